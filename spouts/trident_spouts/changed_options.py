@@ -1,4 +1,4 @@
-"""Spouts with other options than the program gave them: copies, with some arguments of their calls changed."""
+"""Copies of spouts with changed options: some arguments of their calls are replaced."""
 
 import dataclasses
 import inspect
@@ -33,14 +33,14 @@ def with_options(where: str, spout: Spout, options: Mapping[str, Any]) -> Spout:
     for part, before, after in zip(("fields", "kind", "streams"), _made_for(spout), _made_for(changed), strict=True):
         if before != after:
             raise TopologyError(
-                f"{where}: the {part} would change from {before} to {after}, and the steps of the program are made for "
-                f"the former; change the program"
+                f"{where}: the {part} would change from {before} to {after}, but the steps of the program rely on the "
+                "former; change the program"
             )
     return changed
 
 
 def _maker(where: str, spout: Any, options: Mapping[str, Any]) -> Callable[[], Any]:
-    """Return the call that makes the copy. Raises TopologyError if the spout has no such options."""
+    """Return the call that creates the copy. Raises TopologyError if the spout has no such options."""
     name = type(spout).__name__
     if (call := call_of(spout)) is not None:
         _check_names(where, name, options, list(inspect.signature(type(spout)).parameters))
@@ -67,6 +67,6 @@ def _check_names(where: str, name: str, options: Mapping[str, Any], known: list[
 
 
 def _made_for(spout: Spout) -> tuple[str, str, list[str]]:
-    """Return what the steps of a program rely on: the fields, the kind, and the named streams of the spout."""
+    """Return the properties that the steps of a program rely on: the spout's fields, kind and named streams."""
     streams = [name for name, _ in getattr(spout, "emitted_streams", ())]
     return ddl(spout.schema), spout.kind.value, streams

@@ -13,7 +13,7 @@ _CALL = "_call"
 
 
 def configurable(spout: _C) -> _C:
-    """Let the spouts of a class remember the call that made them, so that `with_options` can repeat it.
+    """Make the spouts of a class remember the call that created them, so that `with_options` can repeat it.
 
     Arguments that do not fit are refused as `known_options` says. The call must be repeatable: no argument may be an
     iterator that the call consumes.
@@ -24,7 +24,7 @@ def configurable(spout: _C) -> _C:
     @functools.wraps(init)
     def remembering(self: object, *arguments: Any, **named: Any) -> None:
         init(self, *arguments, **named)
-        if type(self).__init__ is not remembering:  # a subclass has other arguments
+        if type(self).__init__ is not remembering:  # a subclass has its own arguments
             return
         _, *given = signature.bind(self, *arguments, **named).arguments.items()
         object.__setattr__(self, _CALL, dict(given))

@@ -168,7 +168,7 @@ class UnionEmission(Emission):
 
     @property
     def verified(self) -> bool:
-        """Return whether every part is a table in memory, or verified."""
+        """Return whether every part is verified, as a table in memory is."""
         return all(part.verified or part.digest is not None for part in self.parts)
 
     @property
@@ -178,7 +178,7 @@ class UnionEmission(Emission):
 
     @property
     def cheap(self) -> bool:
-        """Return whether it costs less to read each part twice than to keep it."""
+        """Return whether reading each part twice costs less than keeping it."""
         return all(part.cheap for part in self.parts)
 
     def counters(self, spark: "SparkSession") -> Sequence[tuple[WorkerReader, Callable[[int], None]]]:

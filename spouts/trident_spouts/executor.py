@@ -131,7 +131,7 @@ class Emission(Protocol):
         return None
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether `dataframe` itself calls the function of `reader`, because Spark has no reader for it."""
+        """Return whether `dataframe` itself needs the function of `reader`: Spark has no reader for the source."""
         return False
 
     @property
@@ -145,7 +145,7 @@ class Emission(Protocol):
         return False
 
     def counters(self, spark: "SparkSession") -> "Sequence[tuple[WorkerReader, Callable[[int], None]]]":
-        """Return the readers that workers use to count tuples, each with a function that gets the number.
+        """Return the readers with which workers count tuples, each with the function that receives the number.
 
         The rows of a counter are numbers of tuples, and their sum is passed to the function. A counter should cost far
         less than reading the tuples.

@@ -141,7 +141,7 @@ class _FedBatches:
         self.closed = 0
         """The number of runs that have closed the spout.
 
-        If it changes, a waiting `feed` knows that its run has ended.
+        A change tells a waiting `feed` that its run has ended.
         """
         self.failed = False
         """True from the end of a run that failed until the spout is opened again."""
@@ -150,7 +150,7 @@ class _FedBatches:
 
     def check_process(self) -> None:
         """Raise SpoutError in a forked child of the process in which a run reads the spout."""
-        if self.reader not in (None, os.getpid()):  # without the lock, which a thread of the parent may have held
+        if self.reader not in (None, os.getpid()):  # without the lock, which a thread of the parent may be holding
             raise SpoutError(
                 "FeederBatchSpout: the topology that reads it runs in the process that forked this one, so this batch "
                 "would be lost, and nothing was fed. Pass the rows to that process, such as by a queue, and feed there"
@@ -170,9 +170,9 @@ class _FedBatches:
     def await_commit(self, index: int, closed: int, timeout: float | None) -> None:
         """Wait until batch `index` is committed, at most `timeout` seconds.
 
-        `closed`: how many runs had closed the spout before.
+        `closed` is the number of runs that had closed the spout before.
 
-        Raises FeedTimeoutError if the time is over, SpoutError if the run ends before.
+        Raises FeedTimeoutError on a timeout, SpoutError if the run ends first.
         """
         done = self.changed.wait_for(lambda: self.committed > index or self.closed > closed, timeout)
         if self.committed > index:

@@ -23,7 +23,7 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class FixedBatchSpout:
-    """A spout that emits given batches in order; with ``cycle=True`` it starts again after the last batch, for ever.
+    """A spout that emits given batches in order; with ``cycle=True`` it starts over after the last batch, forever.
 
     The spout is transactional: the metadata of a batch is its index, so a replay emits the same tuples, even after a
     restart.
@@ -88,8 +88,8 @@ expected string, got 5 (int)
         return _FixedExecutor(self)
 
     def why_not_again(self) -> str | None:
-        """Return why the batches cannot be read again, as a part of a message; None if they can."""
-        return "with cycle=True it has no beginning" if self.cycle else None
+        """Return why the batches cannot be read again, for an error message; None if they can be."""
+        return "with cycle=True its batches have no beginning" if self.cycle else None
 
     def open_again(self, end: End) -> SpoutExecutor:
         """Return the executor of a run that emits the batches up to a position again."""
@@ -106,7 +106,7 @@ expected string, got 5 (int)
 
     @property
     def rows_digest(self) -> str:
-        """The digest of all rows. A position does not say which rows came before it."""
+        """The digest of all rows, because a position does not identify the rows before it."""
         return " ".join(map(digest_of, self.tables))
 
     def __repr__(self) -> str:
@@ -139,7 +139,7 @@ class _FixedExecutor(SpoutExecutor):
         return ArrowEmission(self._spout.tables[self.index(metadata)])
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        if self._spout.cycle:  # there is no end
+        if self._spout.cycle:  # with cycle=True there is no end
             return None
         return ReadSoFar(0 if position is None else self.index(position) + 1, len(self._spout.tables), "batches")
 

@@ -1,7 +1,7 @@
-"""The sources from which a copy of a topology may continue at the position of the first one.
+"""Sources from which a fork of a topology can continue at the original's position.
 
-A position is enough if reading changes nothing in the source. A source that takes messages out of a queue, or whose
-server keeps the position, has room for one topology only (docs/decisions/0073).
+A position is enough if reading does not change the source. A queue from which messages are taken, or a server that
+keeps the position, can serve only one topology (docs/decisions/0073).
 """
 
 from typing import Protocol, runtime_checkable
@@ -9,9 +9,9 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Forkable(Protocol):
-    """A spout that says whether a second topology may read the source from a copied position.
+    """A spout that declares whether a second topology may read the source from a copied position.
 
-    A spout without this property says no.
+    A spout without this property does not allow it.
     """
 
     @property
@@ -20,7 +20,7 @@ class Forkable(Protocol):
 
 @runtime_checkable
 class Holding(Protocol):
-    """A spout that knows the name of the resource of its source that only one topology may use."""
+    """A spout that names the resource of its source that only one topology may use."""
 
     @property
     def holds(self) -> str: ...

@@ -118,7 +118,7 @@ class IterableSpout:
         return {"batches": position}
 
     def previewable_if(self) -> str | None:
-        """Return in words how to make the spout previewable; None if a preview takes no row from the run."""
+        """Return how to make the spout previewable; None if a preview takes no row away from the run."""
         if not isinstance(self.rows, Iterator):
             return None
         return "Pass a list, or a function that returns a new iterator, in place of the iterator"

@@ -1,4 +1,4 @@
-"""The parts of a source, such as topics or files, that may move from the spout of one stream to that of another."""
+"""Parts of a source, such as topics or files, that may move from one stream's spout to another's."""
 
 from collections.abc import Collection
 from typing import Protocol, runtime_checkable
@@ -8,7 +8,7 @@ from trident_spouts.executor import Metadata
 
 @runtime_checkable
 class ReadsParts(Protocol):
-    """A spout of several parts, each of which another stream could read in its place.
+    """A spout of several parts, each of which another stream's spout could read.
 
     A position belongs to a stream. So a part that moves to another stream is read again from its beginning, and a start
     compares the parts (`recovery.moved_parts`).

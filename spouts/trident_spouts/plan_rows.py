@@ -32,7 +32,7 @@ def rows_in_plan(spark: "SparkSession", table: pa.Table, schema: StructType) -> 
     batches = conform(table, arrow_schema(schema)).to_batches()
     rows = context._serialize_to_jvm(batches, ArrowStreamSerializer(), read, None)  # noqa: SLF001
     frame = DataFrame(frame_of(rows, schema.json(), spark._jsparkSession), spark)  # noqa: SLF001
-    frame.__dict__["schema"] = schema  # otherwise PySpark asks the JVM for it
+    frame.__dict__["schema"] = schema  # otherwise PySpark would call the JVM for it
     return frame
 
 

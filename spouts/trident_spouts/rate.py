@@ -38,7 +38,7 @@ _MOST_KEYS = 10_000_000
 @configurable
 @dataclass(frozen=True, init=False, repr=False)
 class RateSpout:
-    """A spout that makes `rowsPerSecond` rows a second, with keys and event times, for load tests and demonstrations.
+    """A spout that generates `rowsPerSecond` rows a second, with keys and event times, for load tests and demos.
 
     The fields are ``timestamp timestamp, value long, key long``. `value` is the number of the row, from 0 without gaps.
     Row n comes n / rowsPerSecond seconds after the start.
@@ -154,7 +154,7 @@ class RateSpout:
         return _RateExecutor(self)
 
     def why_not_again(self) -> str | None:
-        """Return None, because every row can be made again."""
+        """Return None, because every row can be generated again."""
         return None
 
     def open_again(self, end: End) -> SpoutExecutor:
@@ -194,7 +194,7 @@ class _RateExecutor(SpoutExecutor):
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         start, done = (self._start(time), 0) if previous is None else self.bounds(previous)[::2]
         self._come = self._rows_at(start, round(time * _SECOND))
-        if self._end is not None:  # the rows that came, also by a clock that was ahead
+        if self._end is not None:  # the rows that were due, even by a clock that was ahead
             until = self._end()
             start, _, self._come = (start, 0, 0) if until is None else self.bounds(until)
         end = min(self._come, done + budget.rows_within(self._spout.maxRowsPerBatch))

@@ -1,7 +1,7 @@
-"""Spouts whose source can be read again from its beginning, up to a position that the stream has reached.
+"""Spouts whose source can be read again, from its beginning up to a position of the stream.
 
-A new state with ``backfill=True`` gets the tuples of such a source up to its stream's position, and from then on those
-of the stream.
+A new state with ``backfill=True`` processes the source's tuples up to the stream's position, and then those of the
+stream.
 """
 
 from collections.abc import Callable
@@ -14,28 +14,28 @@ from trident.base.errors import DataLossError
 from trident_spouts.executor import Metadata, SparkOnlySpout, Spout, SpoutExecutor, SpoutKind
 
 End = Callable[[], Metadata]
-"""Returns the position up to which a source is read again. A later call may return a later position."""
+"""A function that returns the position at which a second reading ends. A later call may return a later position."""
 
 
 @runtime_checkable
 class RereadableSpout(Protocol):
-    """A spout whose positions say which rows of its source were read before them."""
+    """A spout whose positions identify the rows of its source before them."""
 
     def why_not_again(self) -> str | None:
-        """Return why this spout cannot be read again, as a part of a message; None if it can."""
+        """Return why this spout cannot be read again, for an error message; None if it can be."""
         ...
 
     def open_again(self, end: End) -> SpoutExecutor:
-        """Return an executor that begins where a new stream would, and plans no row beyond the position `end()`.
+        """Return an executor that begins like a new stream, and plans no row beyond the position `end()`.
 
         Before the first batch the position is None, and nothing is read. The executor raises DataLossError if the
-        source no longer has all rows up to the position, or if the stream has left out rows that may be there: a
-        position says so. Its other promises are those of `open`.
+        source no longer has all rows up to the position, or if the position records that the stream skipped rows.
+        Otherwise it works like that of `open`.
         """
         ...
 
     def amount_before(self, end: Metadata) -> str | None:
-        """Return how much lies before a position, in words ("5,000 offsets"); None if that is not known."""
+        """Return the amount before a position, in words ("5,000 offsets"); None if it is not known."""
         ...
 
 
@@ -63,23 +63,23 @@ class RereadSpout:
 
     @property
     def rows_digest(self) -> str:
-        """The digest of the spout's rows, if the program has them and positions do not say which ones were read."""
+        """The digest of the spout's rows, if the program contains them and positions do not identify them."""
         return str(getattr(self.spout, "rows_digest", ""))
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
-        assert isinstance(self.spout, RereadableSpout), "the verb has checked it"
+        assert isinstance(self.spout, RereadableSpout), "the verb has already checked it"
         return self.spout.open_again(self.end)
 
     def __repr__(self) -> str:
-        return f"RereadSpout({self.spout!r})"  # the same in each process: the function `end` has an address
+        return f"RereadSpout({self.spout!r})"  # equal in each process, unlike the address of the function `end`
 
 
 def why_not_again(spout: Spout) -> str | None:
-    """Return why a source cannot be read again from its beginning, as a part of a message; None if it can."""
+    """Return why a source cannot be read again from its beginning, for an error message; None if it can be."""
     if isinstance(spout, RereadableSpout):
         return spout.why_not_again()
-    return "its positions do not say which rows came before them, or its source keeps no rows that were read"
+    return "its positions do not identify the rows before them, or its source does not keep rows that were read"
 
 
 def beginning_lost(spout: str, what: str) -> DataLossError:
@@ -90,11 +90,11 @@ def beginning_lost(spout: str, what: str) -> DataLossError:
 
 
 def left_out(spout: str, what: str) -> DataLossError:
-    """Return the error for a source with rows that the stream has left out, or may have left out."""
+    """Return the error for a source from which the stream has skipped rows, or may have."""
     return DataLossError(
-        f"{spout}: {what}, so it is not known which rows the stream has read, and a state with backfill=True might "
-        f"count others than the states beside it. To continue, {_WITHOUT}"
+        f"{spout}: {what}, so it is not known which rows the stream has read, and a state with backfill=True could "
+        f"count other rows than the existing states. To continue, {_WITHOUT}"
     )
 
 
-_WITHOUT = "remove backfill=True, and the state begins with the next batch; or give it the older rows by initialState="
+_WITHOUT = "remove backfill=True, so that the state begins with the next batch; or pass the older rows as initialState="

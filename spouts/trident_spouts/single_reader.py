@@ -15,7 +15,7 @@ class OneTimeSpout(Protocol):
     """A spout with a source that may return each row only once. A preview would take such rows away from the run."""
 
     def previewable_if(self) -> str | None:
-        """Return in words how to make the spout previewable; None if a preview takes no row away."""
+        """Return how to make the spout previewable; None if a preview takes no row away."""
         ...
 
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 logger = logging.getLogger("trident.spouts")
 
 MOST_SPANS = 64
-"""The most spans of times that were seen one by one. A span stands for neighbours among the sorted times."""
+"""The most spans of separately recorded times. Otherwise a span covers neighbours among the sorted times."""
 
 
 class SourceSpan(NamedTuple):
-    """Tuples of a batch whose times lie between two times of the source, in seconds since 1970, evenly spread.
+    """Tuples of a batch whose source times are spread evenly between two times, in seconds since 1970.
 
     >>> SourceSpan(oldest=10.0, newest=12.0, tuples=3)
     SourceSpan(oldest=10.0, newest=12.0, tuples=3)
@@ -33,7 +33,7 @@ class SourceSpan(NamedTuple):
 
 
 def divided(parts: Sequence[tuple[float, int]], rows: int | None) -> list[SourceSpan]:
-    """Return spans in which parts of a batch, each a time and a number of bytes, share the rows by their bytes.
+    """Return spans for the parts of a batch, each with a time and a share of the rows in proportion to its bytes.
 
     Nothing is returned if the number of rows is not known.
 
@@ -52,7 +52,7 @@ def divided(parts: Sequence[tuple[float, int]], rows: int | None) -> list[Source
 
 
 def checked_span(span: SourceSpan) -> SourceSpan:
-    """Return a span that another spout gave. Raises ValueError or TypeError unless it has two times and tuples."""
+    """Return a span from another spout. Raises ValueError or TypeError unless it has two times and tuples."""
     oldest, newest, tuples = span
     if not (math.isfinite(oldest) and math.isfinite(newest) and oldest <= newest and tuples > 0):
         raise ValueError(f"{span!r}: expected two times in seconds since 1970, the oldest first, and tuples > 0")
@@ -60,7 +60,7 @@ def checked_span(span: SourceSpan) -> SourceSpan:
 
 
 def known_times(emission: Any, where: str) -> tuple[SourceSpan, ...]:
-    """Return the checked times of an emission. Wrong times are logged and left out: no batch depends on them."""
+    """Return the valid times of an emission. Invalid times are logged and dropped: no batch depends on them."""
     try:
         return tuple(checked_span(span) for span in getattr(emission, "source_times", ()))
     except Exception:
@@ -69,7 +69,7 @@ def known_times(emission: Any, where: str) -> tuple[SourceSpan, ...]:
 
 
 def spans_of(times: pa.ChunkedArray) -> tuple[SourceSpan, ...]:
-    """Return the spans of timestamps of microseconds, in which each span has as many tuples as the others.
+    """Return the spans of timestamps in microseconds, all with the same number of tuples.
 
     >>> spans_of(pa.chunked_array([pa.array([3_000_000, 1_000_000], pa.timestamp("us", "UTC"))]))
     (SourceSpan(oldest=1.0, newest=1.0, tuples=1), SourceSpan(oldest=3.0, newest=3.0, tuples=1))

@@ -140,7 +140,7 @@ class _SparkExecutor(SpoutExecutor):
         """The ranges of this run that led to the last planned range, in order."""
 
     def _check_new(self, planned: Metadata, previous: Metadata, where: str) -> None:
-        """Raise SpoutContractError if a range was already planned before. Then the plans repeat in a cycle."""
+        """Raise SpoutContractError if a range was already planned in this run: the plans repeat in a cycle."""
         name, before = _digest(planned), _digest(previous)
         while self._line and next(reversed(self._line)) != before:  # later ranges were planned but not used
             self._line.popitem()

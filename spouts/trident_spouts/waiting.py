@@ -22,7 +22,10 @@ class MayWait:
 
 
 def waits_of(spout: Any) -> str | None:
-    """Return the reason of a user's spout to wait. Raises SpoutContractError if its `waitsFor` returns no text."""
+    """Return why a user's spout waits.
+
+    Raises SpoutContractError if its `waitsFor` returns anything but None or a text.
+    """
     if not callable(getattr(spout, "waitsFor", None)):  # a class with the contract's methods but not its base class
         return None
     reason = call(spout, "waitsFor")

@@ -19,7 +19,7 @@ MAX_BYTES = 2**31 - 1
 """The most bytes that one binary array can hold: its offsets are 32 bits wide."""
 
 _FEW_BYTES = 8192
-"""The most bytes that are gathered by an index of single bytes, which is faster for few."""
+"""The most bytes that are gathered with an index of single bytes, which is faster for small arrays."""
 
 
 def buffers_of(array: pa.Array) -> tuple[Bytes, Offsets]:
@@ -112,7 +112,8 @@ def gather_slices(data: Bytes, at: Offsets, lengths: Offsets) -> pa.Array:
         return rows_of(np.ascontiguousarray(as_strided(data[at[0] :], (len(at), int(lengths[0])), (step, 1))))
     if cuts[-1] <= _FEW_BYTES:
         return binary_of(data[np.arange(cuts[-1]) + np.repeat(at - cuts[:-1], lengths)], cuts)
-    # For more bytes, Arrow takes each second value of slices and gaps. An index of bytes takes 24 times their memory.
+    # Above this size, Arrow takes every second value of slices and gaps. An index of bytes would take 24 times their
+    # memory.
     ends = np.stack([at, at + lengths], axis=1).reshape(-1)
     return binary_of(data, ends).take(pa.array(np.arange(0, len(ends), 2)))
 
@@ -173,7 +174,7 @@ def valid_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def spread_rows(rows: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
-    """Return one row for each entry of `rows`: the next of `values` if the entry is True, otherwise null."""
+    """Return one row for each entry of `rows`: the next of `values` if it is True, otherwise null."""
     return values if rows.all() else values.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
@@ -191,5 +192,5 @@ def replace_rows(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
 
 
 def concatenate(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
-    """Return one column with the given arrays, which have one type, in order. The values are not copied."""
+    """Return one column with the given arrays of one type, in order. The values are not copied."""
     return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)

@@ -60,8 +60,8 @@ def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, t
     """
     if (last := int(txids.max(initial=-1))) > txid:
         raise StateCorruptError(
-            f"{where}: batch {txid} cannot be applied: a key has a change of batch {last}, although the state is "
-            f"only at txid {marker}"
+            f"{where}: batch {txid} cannot be applied: a key was changed by batch {last}, although the state is only "
+            f"at txid {marker}"
         )
 
 

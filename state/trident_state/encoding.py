@@ -53,7 +53,7 @@ from trident_state.binary import (
 _NULL = b"N"
 
 _LONG = 8
-"""The length from which on a list is read at once, if it can be, in place of a round for each place in it."""
+"""The length from which a list is decoded at once if possible, instead of element by element."""
 
 
 def encode_column(column: pa.Array, alone: bool = False, grouped: bool = False) -> pa.Array:
@@ -204,7 +204,7 @@ def _with_count(tag: bytes, counts: pa.Array) -> pa.Array:
     return rows_of(columns_of(np.full(len(numbers), tag[0], np.uint8), numbers))
 
 
-# --- decoding: `at` holds an offset per row, which moves on from value to value ------------------------------------
+# --- decoding: `at` holds an offset for each row, which advances from value to value ----------------------------------
 
 
 def _decode_alone(encoded: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -297,10 +297,10 @@ def _decode_list(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> 
 def _decode_even(
     kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, counts: Offsets
 ) -> tuple[pa.Array, Offsets] | None:
-    """Return the elements of lists and the offsets at which the lists end, if those of each list have the same width.
+    """Return the elements of lists, and the offsets where the lists end, if the elements of each list have one width.
 
-    Return None if they do not. If an element ends at the width of the first one, the next one begins there: so it is
-    enough to check that each ends there.
+    Return None otherwise. An element that ends where the width of the first one predicts is followed directly by the
+    next, so checking the ends is enough.
     """
     begun = counts > 0
     widths = np.zeros(len(at), np.int64)
@@ -312,7 +312,7 @@ def _decode_even(
     starts = np.repeat(at, counts) + width * ranks
     try:
         values, after = _decode(kind, data, starts, np.repeat(ends, counts))
-    except StateCorruptError:  # the bytes between two elements, if one before them has another width
+    except StateCorruptError:  # wrong bytes, if an earlier element has another width
         return None
     return (values, at + widths * counts) if np.array_equal(after, starts + width) else None
 
@@ -385,7 +385,7 @@ def _read_bytes(data: Bytes, at: Offsets, ends: Offsets, width: int) -> Bytes:
     """
     if np.any(at + width > ends):
         raise _corrupt("a value")
-    if (step := even_step(at)) is not None:  # no index for each byte
+    if (step := even_step(at)) is not None:  # avoids an index for each byte
         return np.ascontiguousarray(as_strided(data[at[0] :], (len(at), width), (step, 1)))
     return np.ascontiguousarray(data[at[:, None] + np.arange(width)])
 

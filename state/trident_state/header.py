@@ -1,4 +1,4 @@
-"""The header of a state that is stored as a document: its owner, its types, and the last driver that held it."""
+"""The header of a state stored as a document: its owner, its types, and the last driver that held it."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from trident_state.state_shape import StateIdentity, StateKind
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The fields with which the JSON document of a state begins."""
+    """The first fields of a state's JSON document."""
 
     format: int
     topology: str

@@ -62,7 +62,10 @@ def order_of(keys: pa.Table, fields: int) -> pa.Array:
 
 
 def order_of_beginning(text: str | bytes, isLast: bool) -> bytes:
-    """Return the first bytes in order of all values that begin with `text`. `isLast`: of the key's last field."""
+    """Return the order-preserving bytes with which all values that begin with `text` begin.
+
+    `isLast`: for the key's last field.
+    """
     raw = text.encode() if isinstance(text, str) else text
     return _VALUE + (raw if isLast else raw.replace(b"\0", b"\0\xff"))
 
@@ -116,7 +119,7 @@ def is_stored_in_order(schema: pa.Schema) -> bool:
 
 
 def stored_range(between: KeyRange, kind: pa.DataType) -> tuple[bytes, bytes]:
-    r"""Return the same range of stored keys, which are stored in order and have one field of type `kind`.
+    r"""Return the same range over stored keys, which are in order and have one field of type `kind`.
 
     >>> stored_range(KeyRange(b"\1a", None), pa.string())
     (b'sa', b't')

@@ -1,4 +1,4 @@
-"""Parts of a state: its entries, divided by a hash of their keys, so that several processes read a part each."""
+"""Parts of a state: its entries divided by key hash, so that several processes can each read a part."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class Part(NamedTuple):
     of: int
 
     def share(self, count: int) -> range:
-        """Return this part's share of `count` things in a row.
+        """Return this part's share of `count` consecutive items.
 
         >>> [Part(number, 3).share(8) for number in range(3)]
         [range(0, 2), range(2, 5), range(5, 8)]

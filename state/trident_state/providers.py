@@ -1,4 +1,4 @@
-"""stateProvider: a state that is chosen, as in Storm, by the name of its provider and a JSON configuration."""
+"""stateProvider: a state selected by the name of its provider and a JSON configuration, as in Storm."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ _SERIALIZERS = {
     "valueSerializerClass": "values are encoded by their types; to use another serializer declare "
     "valueType='binary', and put and get its bytes",
 }
-"""Keys of Storm's configuration that a state here has no use for, each with the reason."""
+"""Keys of Storm's configuration that have no effect here, each with the reason."""
 
 
 def stateProvider(provider: str | None = None, config: str | Mapping[str, Any] | None = None) -> StateFactory:
@@ -122,7 +122,7 @@ def _redis(settings: dict[str, Any]) -> StateFactory:
     where = "config of state provider 'redis'"
     for key, why in _SERIALIZERS.items():
         if settings.get(key) is not None:
-            raise TopologyError(f"{where}: {key} has no effect here: {why}. Leave it out")
+            raise TopologyError(f"{where}: {key} has no effect here: {why}. Remove it")
     pool = settings.get("jedisPoolConfig", {})
     _checked(
         where,

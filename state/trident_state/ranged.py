@@ -1,4 +1,4 @@
-"""Reads of ranges of keys, in the order of the keys (`trident_state.key_order`), from stores that need no scan."""
+"""Range reads in key order (`trident_state.key_order`), and stores that support them without a scan."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
@@ -9,7 +9,7 @@ from trident_state.key_order import KeyRange, collect_ranges, possible_keys
 from trident_state.messages import Found
 
 _MOST_KEYS = 10_000
-"""The most possible keys of ranges that are read one by one, instead of a scan."""
+"""The most possible keys of ranges that are read one by one instead of by a scan."""
 
 
 @runtime_checkable
@@ -17,7 +17,7 @@ class Ranged(Protocol):
     """A store that can read ranges of keys for less than a scan."""
 
     def has_order(self) -> bool:
-        """Return whether `read_ranges` reads few other entries than those of the ranges."""
+        """Return whether `read_ranges` reads few entries outside the ranges."""
         ...
 
     def read_ranges(self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None) -> list[pa.Table] | None:
@@ -34,12 +34,12 @@ class _Readable(Protocol):
 
 
 def is_quick(store: object, keys: pa.Schema, ranges: Sequence[KeyRange]) -> bool:
-    """Return whether `ranges_of` reads few other entries than those of the ranges. `keys` has the key fields."""
+    """Return whether `ranges_of` reads few entries outside the ranges. `keys` has the key fields."""
     return has_order(store) or _possible_keys(keys, ranges) is not None
 
 
 def has_order(store: object) -> bool:
-    """Return whether a store reads few other entries than those of a range; see `Ranged.has_order`."""
+    """Return whether a store's range reads touch few other entries; see `Ranged.has_order`."""
     return isinstance(store, Ranged) and store.has_order()
 
 
@@ -58,7 +58,7 @@ def ranges_of(
 ) -> list[pa.Table]:
     """Return the entries of each range, from a store of any kind.
 
-    They are read by the store's index, by all keys that the ranges can have if these are few, or otherwise by one
+    They are read with the store's index; otherwise key by key if the ranges have few possible keys, or with one
     `scan`. `entries` has the names and types of the key fields and of the value.
     """
     if not has_order(store):

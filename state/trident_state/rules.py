@@ -80,7 +80,7 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
 
 
 UNSURE = "if this was a write, it may have succeeded; a run repeats it"
-"""The end of the message of an error for a request whose outcome is not known."""
+"""The end of the error message for a request with an unknown outcome."""
 
 
 def check_reached(where: str, marker: int | None, asOf: int) -> None:
@@ -194,7 +194,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
     try:
         for a, b in zip(before, after, strict=True):
             results.append(b if a is None else function(a, b))
-    except TridentError:  # the code that wraps the user's function has named its step, file and line already
+    except TridentError:  # the wrapper of the user's function has already named its step, file and line
         raise
     except Exception as error:
         a, b = before[len(results)], after[len(results)]
@@ -206,7 +206,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
     try:
         return one_chunk(to_arrow(results, deltas.type))
     except NotAccepted as error:
-        if combine.wider:  # a built-in average, whose combine returns the declared type unless the sum exceeds it
+        if combine.wider:  # a built-in average, whose combine returns the declared type unless the sum overflows it
             raise _overflow(combine, before[error.row], after[error.row], deltas.type, where) from None
         raise StateValueError(
             f"{where}: combine of {combine.name}, {site_of(function)}, returned {_describe(error.value)}, but the "
@@ -234,9 +234,9 @@ def _by_parts(combine: Combine, parts: tuple[Combine, ...], stored: pa.Array, de
 
 
 def _by_columns(combine: Combine, stored: pa.Array, deltas: pa.Array) -> pa.Array | None:
-    """Combine whole columns by `combine.columns`, which gets only rows in which both sides have a value.
+    """Combine whole columns with `combine.columns`, which gets only rows with values on both sides.
 
-    Return None if it returns None.
+    Return None if `combine.columns` does.
     """
     assert combine.columns is not None
     rows = np.flatnonzero(valid_rows(stored) & valid_rows(deltas))
@@ -250,6 +250,6 @@ def _by_columns(combine: Combine, stored: pa.Array, deltas: pa.Array) -> pa.Arra
 
 
 def _describe(value: object) -> str:
-    """Return the type of a value as text, with the value if it is short, because errors must not contain large data."""
+    """Return the type of a value as text, with the value if it is short: errors must not contain large data."""
     shown = repr(value)
     return f"{type(value).__name__} {shown}" if len(shown) <= 80 else type(value).__name__

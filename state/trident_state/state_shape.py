@@ -35,7 +35,7 @@ class StateIdentity:
 
 @dataclass(frozen=True)
 class Combine:
-    """The way in which a batch's value for a key (the delta) is combined with the stored value.
+    """How a batch's value for a key (the delta) is combined with the stored value.
 
     `function` does it in Python: it is associative, and is called as ``function(stored, delta)`` only if a value is
     stored; otherwise the delta becomes the value. `native`, if not None, names the same operation in a form that a
@@ -44,7 +44,7 @@ class Combine:
     it returns None for columns that only `function` can combine.
     `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined separately,
     like the values of a separate state. With `zeros_leave`, a struct of zeros alone is the same as no value, and
-    removes its key. `wider` is the advice for a sum that is beyond its type; "" if the Combine does not sum.
+    removes its key. `wider` is the advice for a sum that overflows its type; "" if the Combine does not sum.
     """
 
     name: str

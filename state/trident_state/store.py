@@ -24,7 +24,7 @@ from trident_state.tags import StateTag
 
 
 class Home(Protocol):
-    """The services that a run offers for a memory state's snapshots: a store of files, and an entry in the log."""
+    """The services that a run offers for a memory state's snapshots: a file store, and an entry in the log."""
 
     @property
     def files(self) -> FileStore | None:
@@ -183,10 +183,10 @@ class Scannable(Protocol):
 
 @runtime_checkable
 class Divisible(Scannable, Protocol):
-    """A store of which a process can scan one part without reading the values of the others."""
+    """A store that can scan one part without reading the values of the others."""
 
     def parts(self) -> int:
-        """Return the number of parts into which a read of all entries is best divided; 1 if it is best not divided."""
+        """Return the number of parts into which a scan is best divided; 1 if it is best not divided."""
         ...
 
     def scan_part(self, asOf: int | None, part: Part, pageRows: int = 10_000) -> Iterator[pa.Table]:
@@ -206,10 +206,10 @@ def scan_part(store: Scannable, asOf: int | None, part: Part) -> Iterator[pa.Tab
 
 @runtime_checkable
 class Historic(Protocol):
-    """A store that can be read as of more txids than its last one and the one before."""
+    """A store that can be read as of more txids than the last two."""
 
     def kept_since(self) -> int:
-        """Return the first txid as of which the state can be read; it can be read as of every later one, too."""
+        """Return the first txid as of which the state can be read, and from which every later one can be, too."""
         ...
 
     def at(self, txid: int) -> Any:
@@ -231,21 +231,24 @@ class Dated(Protocol):
 
 @runtime_checkable
 class Tagging(Protocol):
-    """A store that keeps txids under names until they are dropped, whatever else it forgets. Any process may do so."""
+    """A store that keeps named txids until they are dropped, whatever else it deletes.
+
+    Any process may add and drop them.
+    """
 
     def tags(self) -> tuple[StateTag, ...] | None:
-        """Return the tags; None if this store keeps none. The state can be read as of the txid of each of them."""
+        """Return the tags, as of whose txids the state can be read; None if this store keeps none."""
         ...
 
     def tag(self, tag: StateTag) -> None:
-        """Keep the tag's txid under its name, durably. A tag that is there with the same txids changes nothing.
+        """Keep the tag's txid under its name, durably. An existing tag with the same txids is left unchanged.
 
         Raises SnapshotMovedError if the txid is not kept, TagExistsError if the name has another txid.
         """
         ...
 
     def untag(self, name: str) -> None:
-        """Drop the tag of this name; one that is not there is no error."""
+        """Drop the tag of this name. A missing tag is not an error."""
         ...
 
 
@@ -294,7 +297,7 @@ class Timed(Protocol):
     def due(self, asOf: int, until: int, most: int | None = None) -> pa.Table | None:
         """Return the keys that are due at or before `until` (microseconds since 1970), as of the last batch `asOf`.
 
-        With `most`, return only so many keys: those that are due first, in the order of their times. Return None if the
+        With `most`, return only the first `most` keys, in the order of their times. Return None if the
         store keeps no due times, or if the batch after `asOf` has been opened: then the index no longer shows the due
         times as of `asOf`. (This also happens if the log was restored from a copy that lacks that batch.) Raises the
         errors of `Store.read`. Without `most` a key may be returned some microseconds before its time, after the year
@@ -306,8 +309,8 @@ class Timed(Protocol):
         """Return the time at which the first key is due (microseconds since 1970), as of the last batch `asOf`.
 
         Return None if no key is due at any time. The time may be a little too early (some microseconds, after the year
-        2255), but it is at or before `until` only if a key is due at or before `until`. Raises the errors of `due`, and
-        SnapshotMovedError where `due` returns None.
+        2255), but it is at or before `until` only if a key is due at or before `until`. Raises the errors of `due`,
+        and SnapshotMovedError if `due` would return None.
         """
         ...
 
@@ -419,7 +422,7 @@ class EntriesCounted(Protocol):
     """A store that can count the entries of a state for less than a scan."""
 
     def count_entries(self, asOf: int | None) -> int | None:
-        """Return the number of keys that have a value, as of `asOf`; None, without a read, if only a scan can tell.
+        """Return the number of keys with a value as of `asOf`; None, without a read, if only a scan can count them.
 
         Raises the errors of `Store.read`.
         """
@@ -427,12 +430,12 @@ class EntriesCounted(Protocol):
 
 
 def count_entries(store: object, asOf: int | None) -> int | None:
-    """Return the number of keys that have a value; None, without a read, if only a scan can tell."""
+    """Return the number of keys with a value; None, without a read, if only a scan can count them."""
     return store.count_entries(asOf) if isinstance(store, EntriesCounted) else None
 
 
 class StateFactory(Protocol):
-    """A frozen, picklable description of where and how a state is kept. A user's program makes it.
+    """A frozen, picklable description of a state's store, created by a user's program.
 
     It connects to nothing before the topology starts, and its repr shows no password.
     """
@@ -444,7 +447,7 @@ class StateFactory(Protocol):
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """The place that must survive for the state to survive: "process", "checkpoint" or "server"."""
+        """The component that must survive for the state to survive: "process", "checkpoint" or "server"."""
         ...
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
@@ -464,21 +467,21 @@ class Expiring(Protocol):
 
 @runtime_checkable
 class Placed(Protocol):
-    """A factory of states in tables that a reader finds by their place."""
+    """A factory of states in tables that readers find by location."""
 
     @property
     def tablePlace(self) -> Mapping[str, Any] | None:
-        """The place of the tables, as the arguments of the factory, without secrets; None if it would have one."""
+        """The location of the tables, as the factory's arguments, without secrets; None if it contains one."""
         ...
 
 
 @runtime_checkable
 class Sharing(Protocol):
-    """A factory of states on which Spark's executors may work."""
+    """A factory of states that Spark's executors can read and write."""
 
     @property
     def writers(self) -> Literal["driver", "executors", "auto"]:
-        """The processes that work on the state in a commit turn; "auto": those that hold the tuples."""
+        """The processes that read and write the state in a commit turn; "auto": those that hold the tuples."""
         ...
 
     @property
@@ -489,9 +492,9 @@ class Sharing(Protocol):
 
 @runtime_checkable
 class Fencing(Protocol):
-    """A factory that says whether its states refuse the writes of earlier drivers.
+    """A factory that declares whether its states refuse the writes of earlier drivers.
 
-    States of other factories refuse them.
+    States of other factories always refuse them.
     """
 
     @property
@@ -516,7 +519,7 @@ def ttl_of_factory(factory: object) -> float | None:
 
 
 def place_of_factory(factory: object) -> Mapping[str, Any] | None:
-    """Return the place at which readers find the states of a factory; None if it has none, or one with secrets."""
+    """Return where readers find the states of a factory; None if they cannot, or if the place has secrets."""
     return factory.tablePlace if isinstance(factory, Placed) else None
 
 
@@ -527,7 +530,7 @@ def bind_reads(store: "Store", incarnation: Incarnation | None) -> None:
 
 
 def read_again(store: "Store", update: Update) -> pa.Array | pa.ChunkedArray:
-    """Return the values after an update that the store has already applied, read from it in the keys' order."""
+    """Return the values after an update that the store has already applied, read back in the keys' order."""
 
     def read(rows: slice) -> pa.Array:
         return store.read(update.part(rows)[0], update.txid).values

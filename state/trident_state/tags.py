@@ -4,10 +4,10 @@ import msgspec
 
 
 class StateTag(msgspec.Struct, frozen=True):
-    """A tag as a store keeps it.
+    """A tag as a store records it.
 
-    A tag of a topology names a txid of each batch group (`txids`) and the `states` that keep it; each of these states
-    has it, with its own `txid`. `made`: when it was made, in milliseconds since 1970.
+    A topology's tag has a txid for each batch group (`txids`) and names the `states` that keep it; each of these
+    states has the tag with the `txid` of its group. `made` is the time of its creation, in milliseconds since 1970.
     """
 
     name: str

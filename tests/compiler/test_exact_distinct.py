@@ -114,11 +114,11 @@ def test_the_values_that_are_left_after_deletions() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda s: CountDistinct(lgK=10, exact=True), "CountDistinct: lgK=10 is the size of a sketch"),
+        (lambda s: CountDistinct(lgK=10, exact=True), "CountDistinct: lgK=10 sets the size of a sketch"),
         (lambda s: CountDistinct(exact=1), "CountDistinct: exact=1: expected True or False"),
         (
             lambda s: s.aggregate("l", CountDistinct(exact=True), "out"),
-            "CountDistinct(exact=True) orders values, and 'l' is array<bigint>; leave exact out",
+            "CountDistinct(exact=True) sorts the values, but 'l' is array<bigint>; remove exact",
         ),
         (lambda s: s.aggregate([], CountDistinct(exact=True), "out"), "name the fields before the aggregator"),
     ],

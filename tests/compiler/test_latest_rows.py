@@ -206,7 +206,11 @@ def test_a_null_or_an_older_row_does_not_replace_a_newer_one(count: int, found: 
             "orderBy='at' is not among the fields that the table keeps (x double)",
         ),
         (lambda s: s.toTable("k", orderBy=["at"]), TopologyError, "orderBy=['at']: expected the name of one field"),
-        (lambda s: s.toTable("k", orderBy="m"), TypeDeclarationError, "'m' is map<string,bigint>, which has no order"),
+        (
+            lambda s: s.toTable("k", orderBy="m"),
+            TypeDeclarationError,
+            "'m' is map<string,bigint>, which cannot be ordered",
+        ),
         (
             lambda s: s.asChanges("word").toTable("k", orderBy="at"),
             TridentError,
@@ -214,7 +218,11 @@ def test_a_null_or_an_older_row_does_not_replace_a_newer_one(count: int, found: 
         ),
         (lambda s: s.aggregate(Latest(), "out"), TopologyError, "Latest needs the field that orders the tuples"),
         (lambda s: s.aggregate("k, x", Latest("at"), "out"), TopologyError, "do not have 'at'"),
-        (lambda s: s.aggregate(Latest("m"), "out"), TopologyError, "'m' is map<string,bigint>, which has no order"),
+        (
+            lambda s: s.aggregate(Latest("m"), "out"),
+            TopologyError,
+            "'m' is map<string,bigint>, which cannot be ordered",
+        ),
         (lambda s: s.aggregate(Latest(3), "out"), TopologyError, "Latest: 3 does not name fields"),  # type: ignore[arg-type]
         (lambda s: TopK(2, ascending="at"), TopologyError, "TopK: ascending='at': expected True, False, or a list"),
         (
@@ -225,7 +233,7 @@ def test_a_null_or_an_older_row_does_not_replace_a_newer_one(count: int, found: 
         (
             lambda s: s.asChanges("word").persistentAggregate(MemoryMapState.opaque(), Latest("at"), "out", name="s"),
             TopologyError,
-            "Latest depends on the order of tuples, and a tuple that was taken away has none",
+            "Latest depends on the order of tuples, which a removed tuple does not have",
         ),
         (lambda s: s.aggregate(MaxBy([], "at"), "out"), TopologyError, "MaxBy: [] is not a field"),
     ],

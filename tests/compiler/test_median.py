@@ -111,7 +111,9 @@ def test_a_state_beyond_the_limit_stops_and_continues_with_a_greater_one(tmp_pat
 def test_a_batch_beyond_the_limit_fails() -> None:
     rows = stream(TridentTopology(), "n long", [(1,), (2,), (2,), (3,)])
     assert rows.aggregate(Median("n", limit=3), "m").take(1) == [(2.0,)]
-    with pytest.raises(TridentError, match=r"has 3 of them, more than limit=2: .* or estimate it by Quantiles\(0.5\)"):
+    with pytest.raises(
+        TridentError, match=r"has 3 of them, more than limit=2: .* or estimate the median with Quantiles\(0.5\)"
+    ):
         rows.aggregate(Median("n", limit=2), "m").take(1)
 
 

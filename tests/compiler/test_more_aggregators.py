@@ -201,7 +201,7 @@ def test_moments_are_those_of_pythons_statistics(parts: list[list[Any]], offset:
         (lambda: StdDev(3), r"StdDev\(3\): give the name of one field, such as StdDev\('price'\)"),
         (
             lambda: rows([]).aggregate(MaxBy(), "out"),
-            r"MaxBy takes two input fields, the value and the field that orders it,",
+            r"MaxBy takes two input fields, the value and the field to order by,",
         ),
         (lambda: rows([]).aggregate(First(), "out"), r"First takes one input field, not 3"),
         (

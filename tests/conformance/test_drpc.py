@@ -176,9 +176,9 @@ def test_two_leaves_are_two_answers_and_refused() -> None:
 def test_a_request_writes_no_state() -> None:
     """In Trident such a topology cannot be submitted."""
     asked = TridentTopology().newDRPCStream("ask")
-    with pytest.raises(TopologyError, match="requests update no state"):
+    with pytest.raises(TopologyError, match="requests cannot update a state"):
         asked.partitionPersist(MemoryMapState.opaque(), lambda *_: None, valueType="long", name="held")
-    with pytest.raises(TopologyError, match="requests update no state"):
+    with pytest.raises(TopologyError, match="requests cannot update a state"):
         asked.groupBy("args").persistentAggregate(MemoryMapState.opaque(), Count(), "n")
 
 

@@ -126,7 +126,7 @@ def test_an_updater_that_declares_nothing_to_emit_has_no_new_values(case: Case) 
     held = source.partitionPersist(
         MemoryMapState.opaque(), lambda state, tuples, collector: None, keyFields="k", valueType="long", name="held"
     )
-    with pytest.raises(TopologyError, match=r"'held' declares no fields that it emits.*test_persistent\.py:\d+.*'word"):
+    with pytest.raises(TopologyError, match=r"'held' declares no output fields: .*test_persistent\.py:\d+.*'word"):
         held.newValuesStream()
 
 

@@ -149,7 +149,7 @@ def test_the_accumulators_type_follows_from_the_input(aggregator: BuiltinAggrega
     [
         (Average(), "a int, b int", "Average adds numbers of one input field, not of 2 (a int, b int)"),
         (Average(), "a string", "Average adds numbers of one field, and 'a' is string"),
-        (TopK(2), "a array<int>", "TopK compares values, and 'a' is array<int>: leave it out"),
+        (TopK(2), "a array<int>", "TopK compares values, but 'a' is array<int>: remove this field"),
         (CountDistinct(), "a map<int,int>", "CountDistinct cannot compare maps, and 'a' is map<int,int>"),
         (Quantiles(0.5), "a date", "Quantiles orders numbers of one field, and 'a' is date"),
     ],

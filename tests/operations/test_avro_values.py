@@ -70,7 +70,9 @@ def test_each_number_of_a_registry_has_its_schema() -> None:
     read = FromAvro("id bigint, name string", registry={7: USER, 300: later})
     assert read(registered(7, USER, {"id": 1})) == (1, None)
     assert read(registered(300, later, {"id": 2, "name": "ann"})) == (2, "ann")
-    with pytest.raises(ValueError, match="its schema has the number 8, but registry= has 7, 300: add it there"):
+    with pytest.raises(
+        ValueError, match="its schema has the number 8, but registry= has 7, 300: add this schema there"
+    ):
         read(registered(8, USER, {"id": 1}))
     with pytest.raises(ValueError, match=r"expected a value of a schema registry's serializer.*got b'\\x02'"):
         read(written(USER, {"id": 1}))
@@ -80,12 +82,12 @@ def test_each_number_of_a_registry_has_its_schema() -> None:
     ("value", "message"),
     [
         (b"", "not written with this schema"),
-        (b"\x02\x04", "not written with this schema: 1 bytes are left over$"),
+        (b"\x02\x04", "not written with this schema: 1 bytes remain after the value$"),
         (
             registered(7, USER, {"id": 1}),
             r"5 bytes are left over; it looks like a value of a .* give registry=\{number: schema\}, n",
         ),
-        ("text", "expected binary, got .*: Avro values are not text"),
+        ("text", "expected binary, got .*: Avro values are not strings"),
     ],
 )
 def test_what_cannot_be_read_is_told(value: Any, message: str) -> None:
@@ -105,12 +107,12 @@ def test_a_verb_knows_its_fields() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "FromAvro: expected either schema=, the schema of all values, or registry="),
+        ({}, "FromAvro: expected either schema=, one schema for all values, or registry="),
         ({"schema": USER, "registry": {1: USER}}, "expected either schema="),
         ({"schema": {"type": "recod"}}, r"FromAvro: schema=.* is not an Avro schema \("),
         ({"schema": "{"}, "is not an Avro schema"),
-        ({"registry": {}}, "expected the schema of each number"),
-        ({"registry": {"7": USER}}, "expected the schema of each number"),
+        ({"registry": {}}, "expected a mapping from numbers to schemas"),
+        ({"registry": {"7": USER}}, "expected a mapping from numbers to schemas"),
         ({"registry": {7: "nothing"}}, r"FromAvro: registry\[7\]='nothing' is not an Avro schema"),
     ],
 )

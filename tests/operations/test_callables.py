@@ -84,7 +84,7 @@ def test_a_udf_over_groups_is_no_operation_of_a_verb(spark: SparkSession) -> Non
         return float(a.sum())
 
     with pytest.raises(
-        TopologyError, match="it is a udf over groups or whole batches; a verb takes a udf that returns a value"
+        TopologyError, match="it is a udf over groups or whole batches; expected a udf that returns a value"
     ):
         stream("n double").each("n", grouped, "total double")
 
@@ -94,7 +94,9 @@ def test_a_ready_column_needs_its_type_written(spark: SparkSession) -> None:
     each = stream().each(F.upper("line"), "up string")
     assert (node(each).function.call, node(each).step) == (Call.COLUMN, "lines/1:each(Column)")
     assert node(stream().filter(F.col("line") > "a")).predicate.call is Call.COLUMN
-    with pytest.raises(TypeDeclarationError, match="is known only to Spark, which is not used to build a topology:"):
+    with pytest.raises(
+        TypeDeclarationError, match="is known only to Spark, which is not used while a topology is built:"
+    ):
         stream().each(F.upper("line"), "up")
     with pytest.raises(TopologyError, match="is not an aggregator; give a CombinerAggregator"):
         stream().aggregate("line", F.max("line"), "most")

@@ -193,7 +193,7 @@ def test_a_method_that_never_returns_a_value_is_refused_when_built(
     use: Use, aggregator: object, tmp_path: Path
 ) -> None:
     method = {"I": "init", "R": "reduce", "W": "combine"}[named(aggregator)[0]]
-    told = rf"{named(aggregator)}\.{method} \(test_checked_aggregators.py:\d+\) returns no value: its result is always"
+    told = rf"{named(aggregator)}\.{method} \(test_checked_aggregators.py:\d+\) has no return, so its result is always"
     with pytest.raises(TopologyError, match=told):
         run(use, aggregator, tmp_path)
 

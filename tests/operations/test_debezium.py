@@ -74,8 +74,8 @@ def test_values_have_the_forms_that_the_options_name() -> None:
     [
         ("n bigint", {}, {"n": "7"}, "field 'n': expected bigint, got \"7\""),
         ("n bigint NOT NULL", {}, {}, "field 'n': null, but the field is NOT NULL"),
-        ("p decimal(10, 2)", {}, {"p": "AfQ="}, "give decimals='precise' or 'string'"),
-        ("p decimal(10, 2)", {"decimals": "double"}, {"p": "1.5"}, "give decimals='precise' or 'string'"),
+        ("p decimal(10, 2)", {}, {"p": "AfQ="}, "set decimals='precise' or 'string'"),
+        ("p decimal(10, 2)", {"decimals": "double"}, {"p": "1.5"}, "set decimals='precise' or 'string'"),
         ("p decimal(10, 2)", {"decimals": "precise"}, {"p": "12.5"}, "which is not base64"),
         ("p decimal(10, 2)", {"decimals": "string"}, {"p": "1.234"}, "field 'p': expected decimal(10,2)"),
         (
@@ -84,7 +84,7 @@ def test_values_have_the_forms_that_the_options_name() -> None:
             {"p": {"scale": 5, "value": "AN4="}},
             "field 'p': expected decimal(10,2), got \"0.00222\"",
         ),
-        ("at timestamp", {}, {"at": MICROS}, "give timestamps='millis', 'micros' or 'nanos'"),
+        ("at timestamp", {}, {"at": MICROS}, "set timestamps='millis', 'micros' or 'nanos'"),
         ("at timestamp", {"timestamps": "nanos"}, {"at": 1}, "finer than a microsecond"),
         ("at timestamp", {"timestamps": "millis"}, {"at": MICROS * 1000}, "outside the years 1 to 9999"),
         ("day date", {}, {"day": 10**9}, "outside the years 1 to 9999"),
@@ -120,7 +120,7 @@ def test_an_array_or_a_map_that_an_update_left_unchanged_is_that_of_before() -> 
     ("value", "problem"),
     [
         (event(op="u", before=None, after={}), "the row before the update is missing, so that no aggregate"),
-        (event(op="d", before={"id": 7}), "the deleted row lacks 'name', so that no aggregate could take it away"),
+        (event(op="d", before={"id": 7}), "the deleted row lacks 'name', so no aggregate could remove it"),
         (event(op="d", before={"name": "x"}), "the deleted row lacks 'id'"),
         (event(op="c", before=None), "expected an object as 'after' of an event with op 'c', got None"),
         (event(op="t"), "the table was truncated"),
@@ -141,10 +141,10 @@ def test_an_event_that_cannot_be_read_is_told(value: bytes, problem: str) -> Non
     ("fields", "options", "error", "problem"),
     [
         ("id", {}, TypeDeclarationError, "type"),
-        ("id long, _change_type string", {}, TopologyError, "would hold the kinds of change"),
+        ("id long, _change_type string", {}, TopologyError, "which the kinds of change"),
         ("id long", {"decimals": "exact"}, TopologyError, "Debezium: decimals='exact'"),
         ("id long", {"timestamps": "seconds"}, TopologyError, "Debezium: timestamps='seconds'"),
-        ("id long", {"registry": 7}, TopologyError, "expected True, or the schema of each number"),
+        ("id long", {"registry": 7}, TopologyError, "expected True, or a mapping from numbers to schemas"),
         ("id long", {"schema": "{}"}, TopologyError, "Debezium: schema='{}' is not an Avro schema"),
         ("id long", {"schema": "long", "registry": {1: "long"}}, TopologyError, "expected either schema="),
     ],
@@ -182,7 +182,7 @@ def test_avro_has_the_same_envelope() -> None:
     assert Debezium(fields, schema=schema)(out.getvalue()) == changes
     registered = bytes.fromhex("0000000107") + out.getvalue()
     assert Debezium(fields, registry={263: schema})(registered) == changes
-    with pytest.raises(ValueError, match="has the number 263, but registry= has 8: add it there"):
+    with pytest.raises(ValueError, match="has the number 263, but registry= has 8: add this schema there"):
         Debezium(fields, registry={8: schema})(registered)
     assert Debezium(fields, schema=schema)(None) == []
 

@@ -64,7 +64,7 @@ def test_sums_are_those_of_the_combiner(kind: str, size: int, monkeypatch: pytes
 @pytest.mark.parametrize("size", [1, 100])
 @pytest.mark.parametrize("kind", ["insert", "delete"])
 def test_the_least_long_which_no_deletion_could_take_away_is_refused_when_it_comes(kind: str, size: int) -> None:
-    with pytest.raises(TridentError, match=r"-9223372036854775808 has no opposite among longs.*decimal\(20, 0\)"):
+    with pytest.raises(TridentError, match=r"-9223372036854775808 does not fit a long.*decimal\(20, 0\)"):
         results("long", [[(1, -(2**63), kind)] * size], {"total": Sum("v"), "n": Count()})
 
 

@@ -137,9 +137,11 @@ def test_a_branch_meets_no_state_and_no_other_stream_and_keeps_no_letters() -> N
     for one, other in ((branch, lines), (lines, branch)):
         with pytest.raises(TopologyError, match=r"string\) cannot join the branch that begins with bestEffort at"):
             one.merge(other)
-    with pytest.raises(TopologyError, match="a best-effort branch keeps no dead letters; give onError='skip'"):
+    with pytest.raises(TopologyError, match="a best-effort branch cannot keep dead letters; use onError='skip'"):
         branch.each("line", int, "x long", onError="deadLetter")
-    with pytest.raises(TopologyError, match="DRPC requests end only in the function's answer"):
+    with pytest.raises(
+        TopologyError, match="DRPC requests cannot have an output: its tuples only become the function's answer"
+    ):
         topology.newDRPCStream("ask").bestEffort()
 
 

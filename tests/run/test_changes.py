@@ -319,7 +319,7 @@ def test_an_unknown_kind_fails_its_batch_and_says_what_is_accepted(tmp_path: Pat
     changes = stream.asChanges("op", {"c": "insert", "d": "delete"})
     changes.persistentAggregate(MemoryMapState.opaque(), "v", Sum(), "v", name="sum")
     with (
-        pytest.raises(BatchFailedError, match="'op' holds 'x', which is not a kind of change; accepted: 'c', 'd'"),
+        pytest.raises(BatchFailedError, match="'op' holds 'x', which is not a kind of change; expected 'c', 'd'"),
         start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running,
     ):
         running.processAllAvailable(timeout=20)

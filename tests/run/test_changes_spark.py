@@ -124,7 +124,7 @@ def test_the_functions_of_changes_are_the_same_in_sql(spark: SparkSession, tmp_p
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        (("a", 1, "x"), "asChanges.*'op' holds 'x', which is not a kind of change; accepted: 'c', 'b', 'u', 'd', None"),
+        (("a", 1, "x"), "asChanges.*'op' holds 'x', which is not a kind of change; expected 'c', 'b', 'u', 'd', None"),
         (("a", -(2**63), "d"), "9223372036854775808"),
     ],
 )

@@ -203,7 +203,7 @@ def test_a_place_without_letters_and_a_second_one_are_refused(tmp_path: Path) ->
     with pytest.raises(TopologyError, match=r"dead letters are replayed at .* \(replayable\), but none are stored:"):
         start_local(made, name="t", checkpointLocation=tmp_path)
     with pytest.raises(
-        TopologyError, match="a DRPC request that fails returns its error to the caller, so there is nothing to replay"
+        TopologyError, match="a failed DRPC request returns its error to the caller, so there is nothing to replay"
     ):
         TridentTopology().newDRPCStream("ask").replayable()
 

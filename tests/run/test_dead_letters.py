@@ -254,17 +254,17 @@ WRONG: list[tuple[Any, str]] = [
     ),
     (
         lambda s: s.each(expr("n / 0"), "x double", onError="skip"),
-        "onError needs a function that is called with one tuple at a time; an operation of Spark fails",
+        "onError needs a function that is called with one tuple at a time; a Spark operation fails",
     ),
-    (lambda s: s.map(lambda t: t.n, "x long").deadLetters(), "lines/2:deadLetters: no step before this one makes dead"),
+    (lambda s: s.map(lambda t: t.n, "x long").deadLetters(), "lines/2:deadLetters: no step before this one keeps dead"),
     (lambda s: DeadLetter(attempts=-1), "DeadLetter: attempts=-1: expected a whole number of at least 0"),
     (lambda s: DeadLetter(most=0), "DeadLetter: most=0: expected a whole number of at least 1"),
     (lambda s: TridentTopology().deadLetters(), "no step before it makes dead letters; give one onError='deadLetter'"),
     (
         lambda s: TridentTopology().newDRPCStream("ask").each("args", len, "n long", onError="skip"),
-        "ask()/1:each(len): onError is for batches; a DRPC request that fails returns its error to the caller",
+        "ask()/1:each(len): onError applies to batches only; a failed DRPC request returns its error to the caller",
     ),
-    (lambda s: s.peek(trident.Debug(), onError="skip"), "Debug never fails, so it takes no onError"),
+    (lambda s: s.peek(trident.Debug(), onError="skip"), "Debug cannot fail, so it takes no onError"),
 ]
 
 

@@ -241,7 +241,7 @@ def test_idleAfter_needs_event_time() -> None:
     rows = TridentTopology().newStream("s", FeederBatchSpout(FIELDS))
     with pytest.raises(TopologyError, match="idleAfter= needs timers"):
         rows.statefulEach(lambda t, s: 1, "m long", keyFields="k", valueType="long", idleAfter=1, name="x")
-    with pytest.raises(TopologyError, match="idleAfter= is a span of event time: give timestampField= too"):
+    with pytest.raises(TopologyError, match="idleAfter= is a span of event time: also pass timestampField="):
         rows.statefulEach(
             lambda t, s: 1, "m long", keyFields="k", valueType="long", onTimer=lambda t, s: 1, idleAfter=1, name="x"
         )
@@ -293,4 +293,4 @@ def test_the_driver_updates_what_may_fall_due_and_explain_says_why(capsys: pytes
     topology.explain()
     text = capsys.readouterr().out
     assert "with idleAfter the driver keeps the time of the next end" in text
-    assert "the driver keeps the times of its timers" in text
+    assert "the driver keeps the timers' times" in text

@@ -361,11 +361,11 @@ def test_an_index_names_fields(index: Any, message: str) -> None:
 
 def test_a_state_without_changes_has_no_index() -> None:
     stream = TridentTopology().newStream("s", FixedBatchSpout("id long, g string", []))
-    with pytest.raises(TopologyError, match="has ttlSecs, and a key that expires gives no deletion"):
+    with pytest.raises(TopologyError, match="has ttlSecs, and an expired key gives no deletion"):
         stream.toTable("id", MemoryMapState.opaque(ttlSecs=5), name="a", index="g")
-    with pytest.raises(TopologyError, match="a nonTransactional state does not keep the value of before a batch"):
+    with pytest.raises(TopologyError, match="a nonTransactional state does not keep the value before a batch"):
         stream.toTable("id", MemoryMapState.nonTransactional(), name="b", index="g")
-    with pytest.raises(TopologyError, match="one value without key fields, so there is nothing to find"):
+    with pytest.raises(TopologyError, match="one value without key fields, so an index has nothing to find"):
         stream.persistentAggregate(MemoryMapState.opaque(), "id", Average(), "mean", name="c", index="mean")
 
 
@@ -377,7 +377,7 @@ def test_a_query_of_an_index_names_one_that_is_there() -> None:
         asked.stateQuery(table, "place", IndexGet("h"), "id, g")
     with pytest.raises(TopologyError, match=r"cannot be queried by \(n bigint\): its key is \(g string\)"):
         asked.stateQuery(table, "n", IndexGet("g"), "id, g")
-    with pytest.raises(TopologyError, match="name 1 output fields for the key, and at least one for the value"):
+    with pytest.raises(TopologyError, match="name an output field for each key field, and at least one for the value"):
         asked.stateQuery(table, "place", IndexGet("g"), "id")
     with pytest.raises(TopologyError, match="asOf='committed' reads one state as of one batch"):
         asked.stateQuery(table, "place", IndexGet("g"), "id, g", asOf="committed")

@@ -415,13 +415,13 @@ def test_windows_of_several_aggregators(window: Any, found: Any, make_state: Mak
     ("arguments", "options", "says"),
     [
         ((BOTH,), {}, "a state of several aggregators needs a name, its identity over restarts: give it name=; write"),
-        (({},), {"name": "t"}, "the mapping names no aggregator; write {'n': Count(), 'total': Sum('price')"),
+        (({},), {"name": "t"}, "the mapping of aggregators is empty; write {'n': Count(), 'total': Sum('price')"),
         (
             (BOTH, "n"),
             {"name": "t"},
-            "outputFields 'n' cannot be given with several aggregators, each of which has",
+            "outputFields 'n' cannot be combined with several aggregators, each of which has",
         ),
-        (("n", BOTH), {"name": "t"}, "inputFields 'n' cannot be given with several aggregators"),
+        (("n", BOTH), {"name": "t"}, "inputFields 'n' cannot be combined with several aggregators"),
         (({1: Count()},), {"name": "t"}, "1 is not an output field; write {'n'"),
         (({"n": Count(), "word": Sum("n")},), {"name": "t"}, "output field 'word' is already a field of the group"),
         (({"n": "count"},), {"name": "t"}, "'count' is neither an aggregator nor a pair"),
@@ -431,7 +431,7 @@ def test_windows_of_several_aggregators(window: Any, found: Any, make_state: Mak
         (
             ({"total": ("n", Sum("n"))},),
             {"name": "t"},
-            "the call names the input fields 'n', and the aggregator also names some,",
+            "the call names the input fields 'n', but the aggregator also names input fields,",
         ),
         (({"a long": ("n", trident.testing)},), {"name": "t"}, "is not an aggregator; give a CombinerAggregator"),
     ],
@@ -474,7 +474,7 @@ def test_wrong_queries_of_fields_are_told() -> None:
     requests = made.newDRPCStream("r", "word string")
     with pytest.raises(TopologyError, match=r"has the fields \(n, total\), not 'totl': name the fields that you want"):
         requests.stateQuery(state, "word", MapGet(), "n, totl")
-    with pytest.raises(TopologyError, match="'n' is bigint, not string; leave the type out"):
+    with pytest.raises(TopologyError, match="'n' is bigint, not string; remove the type"):
         requests.stateQuery(state, "word", MapGet(), "n string")
     with pytest.raises(TopologyError, match=r"an entry of state 'totals' is \(word, n, total\): name 3 output fields"):
         requests.stateQuery(state, TupleCollectionGet(), "key, value")

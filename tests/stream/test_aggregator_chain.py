@@ -83,7 +83,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.chainedAgg().aggregate(Count(), "a").partitionAggregate(Count(), "b"),
         TopologyError,
-        "lines/1:partitionAggregate(Count): the chain's other members use aggregate: a chain has only aggregate or",
+        "lines/1:partitionAggregate(Count): the chain's other members use aggregate: use either aggregate or",
     ),
     (lambda s: s.chainedAgg().aggregate("x", Sum(), "a"), FieldNotFoundError, "lines/1:aggregate(Sum): no field 'x'"),
     (
@@ -120,7 +120,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.aggregate("n", Shows(), "a long"),
         TypeDeclarationError,
-        "present(acc) is annotated to return double, not bigint; leave the type out",
+        "present(acc) is annotated to return double, not bigint; remove the type",
     ),
     (
         lambda s: s.aggregate("n", Unannotated(), "a"),
@@ -149,7 +149,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("n", lambda n: {n: n}, "m map<long,long>").maxBy("m"),
         TypeDeclarationError,
-        "field 'm' is map<bigint,bigint>, which has no order; give a comparator, maxBy('m', comparator)",
+        "field 'm' is map<bigint,bigint>, which cannot be ordered; give a comparator, maxBy('m', comparator)",
     ),
     # assemblies
     (lambda s: s.applyAssembly(FirstN(1, "x")), FieldNotFoundError, "lines/1:FirstN: no field 'x'"),
@@ -164,7 +164,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.applyAssembly(lambda s: None),
         TopologyError,
-        "it returned None, which is not a stream; return the stream",
+        "it returned None, expected a stream; return the stream",
     ),
     (lambda s: s.applyAssembly(by), TopologyError, "by(a, b) does not fit: it is called with one stream"),
     (lambda s: s.applyAssembly(lambda s: stream("a long")), TopologyError, "a stream of another topology"),

@@ -11,11 +11,11 @@ from trident.spouts import FeederBatchSpout, FixedBatchSpout, IterableSpout, Kaf
 from trident.state import MemoryMapState
 
 SPOUTS: list[tuple[Callable[[], Any], str]] = [
-    (lambda: FeederBatchSpout("word string"), "its positions do not say which rows came before them"),
-    (lambda: IterableSpout("word string", []), "its positions do not say which rows came before them"),
+    (lambda: FeederBatchSpout("word string"), "its positions do not identify the rows before them"),
+    (lambda: IterableSpout("word string", []), "its positions do not identify the rows before them"),
     (lambda: PollingSpout("word string", {"p": lambda at, most: ([], at)}), "its positions do not say which"),
-    (lambda: FixedBatchSpout("word string", [["a"]], cycle=True), "with cycle=True it has no beginning"),
-    (lambda: KafkaSpout("x:1", "t", startingOffsets="latest"), "startingOffsets='latest' names no beginning"),
+    (lambda: FixedBatchSpout("word string", [["a"]], cycle=True), "with cycle=True its batches have no beginning"),
+    (lambda: KafkaSpout("x:1", "t", startingOffsets="latest"), "startingOffsets='latest' does not name a beginning"),
 ]
 
 
@@ -27,7 +27,7 @@ def words(spout: Any = None) -> Any:
 def test_a_source_that_cannot_be_read_again_is_refused(spout: Callable[[], Any], why: str) -> None:
     given = spout()
     counted = words(given)
-    with pytest.raises(TopologyError, match=rf"cannot be read again from its beginning: {why}.*Remove backfill=True"):
+    with pytest.raises(TopologyError, match=rf"cannot be read again from its beginning: {why}.*remove backfill=True"):
         counted.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="c", backfill=True)
 
 
@@ -39,11 +39,11 @@ def test_steps_that_have_another_meaning_for_old_tuples_are_refused() -> None:
     now = one.stateQuery(old, "word", MapGet(), "count", asOf="committed")
     joined = topology.join([one, other], [["word"], ["word"]], "word, x, y")
     for stream, why in (
-        (asked, "reads state 'old', whose former values are gone; that state needs backfill=True"),
-        (now, "asks for the values of another moment"),
-        (joined, "combines tuples that came in one batch"),
-        (old.newValuesStream(), "updates state 'old', whose former values are gone"),
-        (one.dropDuplicates("word"), "needs backfill=True, too, which persistentAggregate, .* and statefulEach take"),
+        (asked, "reads state 'old', whose earlier values no longer exist; that state needs backfill=True"),
+        (now, "reads another state as of another moment"),
+        (joined, "joins or merges tuples of one batch"),
+        (old.newValuesStream(), "updates state 'old', whose earlier values no longer exist"),
+        (one.dropDuplicates("word"), "needs backfill=True, too \\(persistentAggregate, .* and statefulEach take"),
     ):
         with pytest.raises(TopologyError, match=why):
             stream.toTable("word", MemoryMapState.opaque(), name="t", backfill=True)
@@ -52,7 +52,7 @@ def test_steps_that_have_another_meaning_for_old_tuples_are_refused() -> None:
 def test_states_that_cannot_begin_so_are_refused() -> None:
     with pytest.raises(TopologyError, match=r"backfill= needs an opaque or transactional state"):
         words().persistentAggregate(MemoryMapState.nonTransactional(), Count(), "c", backfill=True)
-    with pytest.raises(TopologyError, match=r"initialState= and backfill=True both say how the state begins"):
+    with pytest.raises(TopologyError, match=r"initialState= and backfill=True exclude each other"):
         words().persistentAggregate(
             MemoryMapState.opaque(), Count(), "c", backfill=True, initialState="/nowhere.parquet"
         )

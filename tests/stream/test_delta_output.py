@@ -17,18 +17,18 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda s: s.writeDelta("t", storageOptions={"a": 1}), "storageOptions: expected a mapping of strings to strings"),
     (
         lambda s: s.writeDelta("s3://b/t", storageOptions={"AWS_S3_ALLOW_UNSAFE_RENAME": "hush"}),
-        "storageOptions: AWS_S3_ALLOW_UNSAFE_RENAME lets two writers make the same version of a table",
+        "storageOptions: AWS_S3_ALLOW_UNSAFE_RENAME lets two writers create the same version of a table",
     ),
     (lambda s: s.writeDelta("t", key="ix"), "no field 'ix'"),
     (lambda s: s.writeDelta("t", key=[]), "name at least one field"),
     (lambda s: s.writeDelta("t", key="m"), "field 'm' is map<string,bigint>: maps cannot be compared"),
-    (lambda s: s.writeDelta("t", key="l"), "key field 'l' is array<bigint>: Delta compares rows by plain values alone"),
+    (lambda s: s.writeDelta("t", key="l"), "key field 'l' is array<bigint>: Delta compares only scalar values"),
     (lambda s: s.writeDelta("t", partitionBy="f"), "partitionBy field 'f' is double: expected string, integer"),
     (lambda s: s.project("id").writeDelta("t", partitionBy="id"), "partitionBy names every field"),
-    (lambda s: s.rename("id", "a b").writeDelta("t"), "field 'a b': the name of a column of Delta has none of the "),
+    (lambda s: s.rename("id", "a b").writeDelta("t"), "field 'a b': the name of a Delta column cannot contain any of"),
     (
         lambda s: s.each("id", lambda i: None, "d array<struct<`x;y`: long>>").writeDelta("t"),
-        "field 'x;y': the name of a column of Delta",
+        "field 'x;y': the name of a Delta column cannot contain",
     ),
     (
         lambda s: s.each("id", lambda i: None, "d void").writeDelta("t"),
@@ -37,12 +37,12 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda s: s.bestEffort().writeDelta("t"), "and nothing that must be exact; write this on the stream before"),
     (
         lambda s: s.asChanges("g").writeDelta("t"),
-        "changes need key=, the fields that identify a row; to append the tuples themselves, with a field "
+        "changes need key=, the fields that identify a row; to append each change as a tuple with a field "
         "'_change_type', write toStream().writeDelta(...)",
     ),
     (lambda s: s.asChanges("g").writeDelta("t", key="_change_type"), "'_change_type' holds the kind of each"),
     (lambda s: s.asChanges("g").writeDelta("t", key="id", partitionBy="_change_type"), "no field '_change_type'"),
-    (lambda s: s.asChanges("g").shuffle().writeDelta("t", key="id"), "may bring changes of a key into several"),
+    (lambda s: s.asChanges("g").shuffle().writeDelta("t", key="id"), "may spread changes of a key over several"),
 ]
 
 

@@ -27,11 +27,11 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda s: s.bestEffort().writeJdbc(URL, "t"), "and nothing that must be exact; write this on the stream before"),
     (
         lambda s: s.asChanges("g").writeJdbc(URL, "t"),
-        "changes need key=, the fields that identify a row; to append the tuples themselves, with a field "
+        "changes need key=, the fields that identify a row; to append each change as a tuple with a field "
         "'_change_type', write toStream().writeJdbc(...)",
     ),
     (lambda s: s.asChanges("g").writeJdbc(URL, "t", key="_change_type"), "'_change_type' holds the kind of each"),
-    (lambda s: s.asChanges("g").shuffle().writeJdbc(URL, "t", key="id"), "may bring changes of a key into several"),
+    (lambda s: s.asChanges("g").shuffle().writeJdbc(URL, "t", key="id"), "may spread changes of a key over several"),
 ]
 
 

@@ -20,19 +20,22 @@ CALLS: list[tuple[Callable[[ChangeStream], object], str]] = [
     (lambda s: s.writeChanges("h:1", "a b", "id"), "topic='a b' (str): expected the name of a topic, such as"),
     (lambda s: s.writeChanges(*HERE, "ix"), "no field 'ix'"),
     (lambda s: s.writeChanges(*HERE, []), "name at least one field"),
-    (lambda s: s.writeChanges(*HERE, "_change_type"), "'_change_type' holds the kind of each change, and is not a key"),
+    (
+        lambda s: s.writeChanges(*HERE, "_change_type"),
+        "'_change_type' holds the kind of each change and cannot be part of the key",
+    ),
     (lambda s: s.writeChanges(*HERE, "m"), "field 'm' is map<string,bigint>: maps cannot be compared"),
     (
         lambda s: s.writeChanges(*HERE, "id", valueFields="g, _change_type"),
-        "'_change_type' is not a field of the row: a row that is there was added",
+        "'_change_type' is not a field of the row, but the kind of its change",
     ),
     (
         lambda s: s.writeChanges(*HERE, "id", keyFormat="raw"),
-        "keyFormat='raw' takes one field of type string or binary as it is, but the fields are (id bigint); name one",
+        "keyFormat='raw' takes one field of type string or binary, but the fields are (id bigint); name one",
     ),
     (
         lambda s: s.writeChanges(*HERE, "id", valueFields="g, h", valueFormat="raw"),
-        "valueFormat='raw' takes one field of type string or binary as it is, but the fields are (g string, h string)",
+        "valueFormat='raw' takes one field of type string or binary, but the fields are (g string, h string)",
     ),
     (
         lambda s: s.writeChanges(*HERE, "id", valueFormat="avro"),  # type: ignore[arg-type]
@@ -47,7 +50,7 @@ CALLS: list[tuple[Callable[[ChangeStream], object], str]] = [
         "options: 'enable.idempotence' is set by writeChanges itself; use guarantee=",
     ),
     (lambda s: s.shuffle().writeChanges(*HERE, "id"), "s/2:shuffle"),
-    (lambda s: s.partitionBy("g").writeChanges(*HERE, "id"), "may bring changes of a key into several partitions"),
+    (lambda s: s.partitionBy("g").writeChanges(*HERE, "id"), "may spread changes of a key over several partitions"),
 ]
 
 
@@ -105,7 +108,7 @@ def test_raw_fields_are_taken_as_they_are() -> None:
     message = UpsertMessage(("g",), ("raw",), raw_key=True, raw_value=True)
     assert message("insert", "a", b"\x00") == ("a", b"\x00")
     assert message("delete", "a", None) == ("a", None)
-    with pytest.raises(ValueError, match="field 'raw' is null, and a message without value deletes the key"):
+    with pytest.raises(ValueError, match="field 'raw' is null, but a message without value deletes the key"):
         message("insert", "a", None)
 
 

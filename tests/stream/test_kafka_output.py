@@ -17,7 +17,7 @@ CALLS: list[tuple[Callable[[Stream], object], str]] = [
     (lambda s: s.writeKafka("", "t"), "lines/1:writeKafka: bootstrapServers='' (str): expected 'host:port'"),
     (
         lambda s: s.writeKafka("h:1", "__consumer_offsets"),
-        "topic='__consumer_offsets' (str), which is a topic of the brokers themselves: expected",
+        "topic='__consumer_offsets' (str), which is an internal topic of the brokers: expected",
     ),
     (lambda s: s.writeKafka("h:1", "a b"), "topic='a b' (str): expected the name of a topic, such as 'orders'"),
     (lambda s: s.writeKafka("h:1", "t"), "no field 'value' for value=; the fields are (line string, n bigint,"),
@@ -94,7 +94,7 @@ def test_a_tuple_that_names_no_topic_is_an_error_in_its_batch(topic: str) -> Non
 def test_a_header_without_a_key_is_an_error_in_its_batch(headers: Any) -> None:
     check = Deliverable(None, "h")
     rows = [each and Row(**each) for each in headers]
-    with pytest.raises(ValueError, match="headers 'h' has a .*: expected a key for each header"):
+    with pytest.raises(ValueError, match="headers 'h' has a .*: expected a key in each header"):
         check(rows)
     assert check.columns([pa.array([[], headers], HEADERS)]) is None
 

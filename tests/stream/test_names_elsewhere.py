@@ -143,7 +143,7 @@ def test_an_import_of_what_lies_elsewhere(line: str, says: str) -> None:
             "'MemoryMapState' has no 'Factory'; use MemoryMapState.opaque(), which is Tride",
         ),
         (RedisMapState, "Factory", "'RedisMapState' has no 'Factory'; use RedisMapState.opaque(url), which is Storm's"),
-        (JoinType, "mixed", "'JoinType' has no 'mixed'; give a list with one for each stream, such as [JoinType.INNER"),
+        (JoinType, "mixed", "'JoinType' has no 'mixed'; pass a list with one for each stream, such as [JoinType.INNER"),
         (JoinType, "LEFT", "'JoinType' has no 'LEFT'; its members are INNER and OUTER"),
     ],
 )

@@ -46,11 +46,11 @@ CALLS: list[tuple[Callable[[Stream], object], str]] = [
     ),
     (
         lambda s: s.foreachBatch(later),
-        "lines/1:foreachBatch(later): it is a coroutine or a generator, so a call does not run its code:",
+        "lines/1:foreachBatch(later): it is a coroutine or a generator, so calling it runs none of its code:",
     ),
     (
         lambda s: s.foreachArrow(yielding),
-        "it is a coroutine or a generator, so a call does not run its code: give a plain function",
+        "it is a coroutine or a generator, so calling it runs none of its code: use a plain function",
     ),
     (lambda s: s.foreachBatch(take, name="a/b"), "lines/1:foreachBatch(take): "),
 ]
@@ -76,7 +76,9 @@ def test_two_outputs_need_two_names(s: Stream) -> None:
 
 def test_requests_have_no_output() -> None:
     asked = TridentTopology().newDRPCStream("ask")
-    with pytest.raises(TopologyError, match="DRPC requests end only in the function's answer"):
+    with pytest.raises(
+        TopologyError, match="DRPC requests cannot have an output: its tuples only become the function's answer"
+    ):
         asked.foreachBatch(take)
 
 
@@ -95,32 +97,31 @@ PARQUET: list[tuple[Callable[[Stream], object], str]] = [
     (lambda s: s.writeParquet(""), "lines/1:writeParquet: path='': expected a folder"),
     (
         lambda s: s.writeParquet("ftp://host/words"),
-        "path='ftp://host/words': ftp: is not supported: a batch is published on a local disk, on an object ",
+        "path='ftp://host/words': ftp: is not supported: writeParquet needs a local disk, an object store ",
     ),
     (lambda s: s.writeParquet(__file__), "test_outputs.py is a file; name a folder"),
     (lambda s: s.writeParquet("/x", partitionBy="lin"), "no field 'lin'; the fields are (line string, n bigint); did"),
     (lambda s: s.writeParquet("/x", partitionBy="line, n"), "partitionBy names every field; leave at least one"),
     (
         lambda s: s.each("n", float, "half double").writeParquet("/x", partitionBy="half"),
-        "partitionBy field 'half' is double: expected string, integer, boolean or date, from which folders can be "
-        "named",
+        "partitionBy field 'half' is double: expected string, integer, boolean or date, whose values can name folders",
     ),
     (
         lambda s: s.each("n", float, "TxId double").writeParquet("/x"),
-        "field 'TxId' has the name of the batch folders, txid=1, txid=2: give it another name",
+        "field 'TxId' has the name of the batch folders (txid=1, txid=2): rename it",
     ),
     (
         lambda s: s.each("n", lambda n: None, "took void").writeParquet("/x"),
         "field 'took' is void, which Parquet cannot store; remove it with project",
     ),
-    (lambda s: (s.writeParquet("/x"), s.writeParquet("/x/", name="two")), "writes to /x already; name another path"),
+    (lambda s: (s.writeParquet("/x"), s.writeParquet("/x/", name="two")), "writes to /x already; choose another path"),
     (
         lambda s: (s.writeParquet("/x"), s.writeParquet("/x/y/../z", name="two")),
-        "writes to /x, and one of it and /x/y/../z is inside the other; name another path",
+        "writes to /x, and one of it and /x/y/../z is inside the other; choose another path",
     ),
     (
         lambda s: (s.writeParquet("/x/y"), s.writeParquet("/x", name="two")),
-        "writes to /x/y, and one of it and /x is inside the other; name another path",
+        "writes to /x/y, and one of it and /x is inside the other; choose another path",
     ),
 ]
 

@@ -135,9 +135,9 @@ def folding_untyped(n: pd.Series) -> Any:
 REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     "half": (
         lambda s: s.each("n, x", half, "y long"),
-        "annotations are of pandas, and 'x' not: annotate every parameter",
+        "annotations are pandas classes, but 'x' not: annotate every parameter",
     ),
-    "unannotated": (lambda s: s.each("n, x", unannotated, "y long"), "annotations are of pandas, and 'x' not"),
+    "unannotated": (lambda s: s.each("n, x", unannotated, "y long"), "annotations are pandas classes, but 'x' not"),
     "silent": (lambda s: s.each("n", silent, "y long"), r"but its return type is not annotated: write -> pd\.Series"),
     "iterator": (
         lambda s: s.each("n", iterating, "y long"),

@@ -120,7 +120,7 @@ def test_new_values_are_one_stream_however_often_it_is_asked_for() -> None:
     ("options", "error", "message"),
     [
         ({"valueType": "long"}, TopologyError, "the state needs a name, its identity over restarts"),
-        ({"name": "a"}, TypeDeclarationError, "the type of the state's values is not declared: give valueType='long'"),
+        ({"name": "a"}, TypeDeclarationError, "the type of the state's values is not declared: pass valueType='long'"),
         ({"name": "a", "valueType": "lung"}, TypeDeclarationError, "valueType='lung' is not a type"),
         ({"name": "a", "valueType": 3}, TypeDeclarationError, "valueType=3 is not a type"),
         (
@@ -191,13 +191,13 @@ def test_a_state_takes_one_step_whatever_its_verb() -> None:
 def test_an_updater_that_declares_nothing_to_emit_has_no_new_values() -> None:
     state = stream("word string").partitionPersist(STATE, keep, valueType="long", name="a")
     with pytest.raises(
-        TopologyError, match=r"'a' declares no fields that it emits: give partitionPersist \(.*\) outputF"
+        TopologyError, match=r"'a' declares no output fields: pass outputFields to partitionPersist \(.*\)"
     ):
         state.newValuesStream()
 
 
 def test_requests_update_no_state() -> None:
-    with pytest.raises(TopologyError, match="DRPC requests update no state"):
+    with pytest.raises(TopologyError, match="DRPC requests cannot update a state"):
         TridentTopology().newDRPCStream("ask").partitionPersist(STATE, keep, valueType="long", name="a")
 
 
@@ -234,8 +234,8 @@ def test_a_static_state_is_entries_an_object_or_another_topologys() -> None:
             r"MemoryMapState.opaque\(\) is in the memory of the driver",
         ),
         (STATE, {"name": "a"}, r"the state in .* name=, .* and topology=, the name of the topology"),
-        ({}, {"topology": "t"}, "is not the state of a topology: omit topology='t'"),
-        (keep, {}, "function 'keep' is not a state to read: give the factory with which its topology writes it"),
+        ({}, {"topology": "t"}, "is not the state of a topology: remove topology='t'"),
+        (keep, {}, "function 'keep' is not a readable state: pass the factory with which its topology writes it"),
     ],
 )
 def test_a_static_state_that_nobody_could_read_is_refused(given: Any, options: dict[str, Any], message: str) -> None:
@@ -279,8 +279,8 @@ def test_queries_know_what_each_state_holds() -> None:
             TopologyError,
             r"an entry of state 'kept' is \(word, value\): name 2 output fields",
         ),
-        (TupleCollectionGet(), "x long, y", TypeDeclarationError, "'x' is string, not bigint; leave the type out"),
-        (TupleCollectionGet(), "x, y long", TypeDeclarationError, "'kept' has date, not bigint; leave the type out"),
+        (TupleCollectionGet(), "x long, y", TypeDeclarationError, "'x' is string, not bigint; remove the type"),
+        (TupleCollectionGet(), "x, y long", TypeDeclarationError, "'kept' holds date, not bigint; remove the type"),
         (MapGet(), "x, y", TopologyError, r"MapGet returns one field, not 2 \(x, y\)"),
     ],
 )

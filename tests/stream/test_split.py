@@ -131,10 +131,10 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", expr("upper(line)"), streams=STREAMS),
         TopologyError,
-        "lines/1:split(expr): it is a Spark function; give a Python function, which can send tuples to streams",
+        "lines/1:split(expr): it is a Spark function; use a Python function, which can send tuples to streams",
     ),
-    (lambda s: s.split("line", Keep(), streams=STREAMS), TopologyError, "split(Keep): it is a Filter; give a function"),
-    (lambda s: s.split("line", FilterNull(), streams=STREAMS), TopologyError, "it is a Filter; give a function"),
+    (lambda s: s.split("line", Keep(), streams=STREAMS), TopologyError, "split(Keep): it is a Filter; use a function"),
+    (lambda s: s.split("line", FilterNull(), streams=STREAMS), TopologyError, "it is a Filter; use a function"),
     (
         lambda s: s.split("line", nothing, streams=STREAMS),
         TypeDeclarationError,
@@ -153,7 +153,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", parse, streams={"names": "id long"}),
         TopologyError,
-        "lines/1:split(parse): 'names' is an attribute of the collection of streams: choose another name",
+        "lines/1:split(parse): 'names' is an attribute of the object that holds the streams: choose another name",
     ),
     (lambda s: s.split("line", Count(), streams=STREAMS), TopologyError, "Count() is an aggregator: use it in"),
 ]

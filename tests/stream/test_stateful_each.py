@@ -102,7 +102,7 @@ class Plain(Function):
         ((WithCommit(), "a, b"), {}, TopologyError, "its method commit would never be called.*extend Transaction"),
         ((WithHook(),), {}, TopologyError, "its method preCommit would never be called.*its calls are"),
         ((Narrow(), "a, b"), {}, TopologyError, r"prePrepare.*does not fit: prePrepare is called with 1 argument"),
-        ((count, "c"), {"keyFields": None}, TopologyError, "the state needs a key: give keyFields='word', or group"),
+        ((count, "c"), {"keyFields": None}, TopologyError, "the state needs a key: pass keyFields='word', or group"),
         ((count, "c"), {"valueType": None}, TypeDeclarationError, "the type of the state's values is not declared"),
         ((count, "c"), {"keyFields": "wrod"}, FieldNotFoundError, "key field 'wrod' has no type.*did you mean 'word'"),
         ((count, "word"), {}, DuplicateFieldError, "word"),
@@ -110,7 +110,12 @@ class Plain(Function):
         ((count, "c"), {"name": None}, TopologyError, "the state needs a name"),
         ((count, "c"), {"stateFactory": "memory"}, TopologyError, "'memory' is not a state factory"),
         ((lambda tuple, state: 1, "c"), {}, TypeDeclarationError, "the type of output field 'c' is not declared"),
-        ((Total(),), {"valueType": None}, TopologyError, "keyFields 'word' needs an operation over a KeyValueState"),
+        (
+            (Total(),),
+            {"valueType": None},
+            TopologyError,
+            "keyFields 'word' applies to an operation over a KeyValueState",
+        ),
     ],
 )
 def test_wrong_calls(args: Any, changes: Any, error: type[Exception], message: str) -> None:
@@ -120,9 +125,9 @@ def test_wrong_calls(args: Any, changes: Any, error: type[Exception], message: s
 
 def test_groups_are_the_key_and_names_are_unique() -> None:
     words = stream("word string, n int")
-    with pytest.raises(TopologyError, match=r"keyFields 'n' .* group fields \(word\): omit"):
+    with pytest.raises(TopologyError, match=r"keyFields 'n' .* group fields \(word\): remove"):
         words.groupBy("word").statefulEach(count, "c", keyFields="n", valueType="long", name="held")
-    with pytest.raises(TopologyError, match=r"groupBy \('word',\) needs an operation over a KeyValueState"):
+    with pytest.raises(TopologyError, match=r"groupBy \('word',\) applies to an operation over a KeyValueState"):
         words.groupBy("word").statefulEach(Total(), name="held")
     words.statefulEach(count, "c", **KEYED)
     with pytest.raises(DuplicateNameError, match="held"):
@@ -131,7 +136,7 @@ def test_groups_are_the_key_and_names_are_unique() -> None:
 
 def test_requests_and_branches_that_may_lose_tuples_feed_no_operation() -> None:
     topology = TridentTopology()
-    with pytest.raises(TopologyError, match="DRPC requests update no state"):
+    with pytest.raises(TopologyError, match="DRPC requests cannot update a state"):
         topology.newDRPCStream("ask", "word string").statefulEach(count, "c", **KEYED)
     with pytest.raises(TopologyError, match="may lose batches"):
         stream("word string").bestEffort("branch").statefulEach(count, "c", **KEYED)

@@ -76,7 +76,9 @@ def test_a_spout_and_its_class_are_told_apart(topology: TridentTopology) -> None
         )[1]
     )
     swapped = fails(lambda: topology.newStream(DeclaredSpout(SpoutKind.OPAQUE), "s"))[1]  # type: ignore[arg-type]
-    assert "newStream: give the name 's' first; write newStream(name, spout) [called at test_topology.py:" in swapped
+    assert (
+        "newStream: expected the name before 's'; write newStream(name, spout) [called at test_topology.py:" in swapped
+    )
     assert "is not a spout" in fails(lambda: topology.newStream("s", DeclaredSpout))[1]  # type: ignore[arg-type]
 
 

@@ -38,7 +38,7 @@ KEYS = ["k0", "k1", "k2"]
     [
         (
             {"joinType": "left"},
-            "s0-s1-s2/0:join(k0): joinType='left' needs two streams, not 3: give a list with a JoinType for each, "
+            "s0-s1-s2/0:join(k0): joinType='left' needs two streams, not 3: pass a list with a JoinType for each, "
             "such as [INNER, OUTER, OUTER]",
         ),
         (
@@ -73,15 +73,15 @@ def test_a_join_as_pyspark_or_storm_writes_it_is_led_here(topology: TridentTopol
     a, b = stream("k long, x string", "a", topology), stream("k long, y string", "b", topology)
     message = fails(lambda: a.join(b, "k", "left_outer"))[1]
     assert (
-        "a-b/0:join(k): 'left_outer' is given instead of outputFields; write joinType='left', or ['left_outer']"
+        "a-b/0:join(k): 'left_outer' is in the position of outputFields; write joinType='left', or ['left_outer']"
         in message
     )
     message = fails(lambda: a.join(b, "k", joinType="left_outer"))[1]
     assert "unknown joinType 'left_outer'; expected" in message and "did you mean 'left'?" in message
     message = fails(lambda: topology.join(a, "k", b, "k"))[1]  # type: ignore[arg-type]
-    assert "join: its streams go into one list, [Stream(a/0:newStream(" in message
+    assert "join: pass its streams as one list, [Stream(a/0:newStream(" in message
     message = fails(lambda: topology.multiReduce(a, "k", b, "k"))[1]  # type: ignore[arg-type]
-    assert "multiReduce: its streams go into one list, [Stream(a/0" in message
+    assert "multiReduce: pass its streams as one list, [Stream(a/0" in message
     state = a.groupBy("k").persistentAggregate(DeclaredState(), Count(), "n")
     assert "is not a stream; use its newValuesStream()" in fails(lambda: a.merge(state))[1]  # type: ignore[arg-type]
     assert a.join(b.project("k"), "k", ["left", "x"]).fields == ("left", "x")
@@ -174,7 +174,7 @@ WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
     (
         lambda t, a, b: t.multiReduce([a, b], ["k0"], Reducer(), "n long"),
         TopologyError,
-        "multiReduce of 2 streams needs the input fields of each, [fields1, fields2], or None for all, not ['k0']",
+        "multiReduce of 2 streams needs the input fields of each, [fields1, fields2], or None for all fields, not ['k0']",
     ),
     (
         lambda t, a, b: t.multiReduce([a], None, Reducer(), "n"),
@@ -184,7 +184,7 @@ WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
     (
         lambda t, a, b: t.multiReduce([a.groupBy("k0"), b], None, Grouped(), "n long"),  # type: ignore[list-item]
         TopologyError,
-        "is not grouped, but other streams are: group all of them, or none",
+        "is not grouped, but other streams are: group all streams, or none",
     ),
     (
         lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("v1")], None, Grouped(), "n long"),

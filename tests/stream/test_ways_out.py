@@ -33,8 +33,8 @@ from trident.testing.local import start_local
     [
         (
             lambda: SlidingEventTimeWindow("2 days", "1 day", "at", timeZone="Europe/Berlin"),
-            "SlidingEventTimeWindow: there is no option 'timeZone': windows begin at whole multiples of their "
-            "length in UTC. TumblingEventTimeWindow('1 day', 'at', timeZone='Europe/Berlin') has days of local time;",
+            "SlidingEventTimeWindow: there is no option 'timeZone': windows begin at multiples of their length in "
+            "UTC. TumblingEventTimeWindow('1 day', 'at', timeZone='Europe/Berlin') has days of local time;",
         ),
         (lambda: TumblingEventTimeWindow("1 day", "at", lag=5), "did you mean 'lateness'?"),
         (lambda: TumblingCountWindow(lenght=3), "it takes length; did you mean 'length'?"),

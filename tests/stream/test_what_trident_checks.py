@@ -168,7 +168,7 @@ LETS_PASS: dict[str, tuple[Call, str]] = {
     ),
     "a slide beyond the length": (
         lambda g, s: s.slidingWindow(2, 3, Count(), "n"),
-        "slide 3 is more than length 2: the tuples between would be in no window",
+        "slide 3 is more than length 2: the tuples between two windows would be in none",
     ),
     "groupBy of nothing": (lambda g, s: s.groupBy(), "name at least one field; the fields are (line string, total"),
     "a chain of nothing": (

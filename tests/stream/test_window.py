@@ -60,7 +60,7 @@ def source() -> Stream:
 CONFIGS: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: SlidingCountWindow(3, 5),
-        "SlidingCountWindow: slide 5 is more than length 3: the tuples between would be in no window",
+        "SlidingCountWindow: slide 5 is more than length 3: the tuples between two windows would be in none",
     ),
     (lambda: TumblingCountWindow(0), "TumblingCountWindow: length=0: expected a whole number of at least 1"),
     (lambda: SlidingCountWindow(3, 0), "SlidingCountWindow: slide=0: expected a whole number of at least 1"),
@@ -74,7 +74,7 @@ CONFIGS: list[tuple[Callable[[], Any], str]] = [
     (lambda: TumblingDurationWindow("-1 second"), "length='-1 second': expected a positive duration"),
     (
         lambda: SlidingDurationWindow("1 minute", "2 minutes"),
-        "slide 2 minutes is more than length 1 minute: the tuples between would be in no window",
+        "slide 2 minutes is more than length 1 minute: the tuples between two windows would be in none",
     ),
     (
         lambda: SlidingEventTimeWindow("30 days", "7 seconds", "at"),
@@ -181,18 +181,22 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: source().tumblingWindow(3, Count(), "c", keepFor="1 hour"),
         TopologyError,
-        "keepFor keeps results in the state, but this state has tuples",
+        "keepFor= keeps results in the state, but this state holds tuples",
     ),
-    (lambda: source().tumblingWindow(3, Count(), "c").late(), TopologyError, "no tuple is late for TumblingCountWin"),
+    (
+        lambda: source().tumblingWindow(3, Count(), "c").late(),
+        TopologyError,
+        "TumblingCountWindow(3) has no late tuples",
+    ),
     (
         lambda: source().tumblingWindow("3 seconds", Count(), "c").late(),
         TopologyError,
-        "s/2:late: no tuple is late for TumblingDurationWindow('3 seconds'): only event-time windows have",
+        "s/2:late: TumblingDurationWindow('3 seconds') has no late tuples: only event-time windows have",
     ),
     (
         lambda: source().tumblingWindow(3, Count(), "c").state(),
         TopologyError,
-        "state 's.c' has waiting tuples, not results: store the results in a separate state,",
+        "state 's.c' holds waiting tuples, not results: store the results in another state,",
     ),
     (
         lambda: source().tumblingWindow(3, Count(), "c").watermark(),
@@ -208,17 +212,18 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: TridentTopology().newDRPCStream("f").tumblingWindow(3, Count(), "c"),
         TopologyError,
-        "DRPC requests cannot fill a window; they read states with stateQuery",
+        "DRPC requests cannot enter a window; they read states with stateQuery",
     ),
     (
         lambda: source().tumblingWindow(1.5, Count(), "c"),
         TopologyError,
-        "s/1:tumblingWindow: length=1.5: a whole number counts tuples, and a duration has its unit, '1.5 seconds' [",
+        "s/1:tumblingWindow: length=1.5: expected a whole number of tuples, or a duration with its unit, '1.5 "
+        "seconds' [",
     ),
     (
         lambda: source().slidingWindow("1 minute", 2.0, Count(), "c"),
         TopologyError,
-        "slide=2.0: a whole number counts tuples, and a duration has its unit, '2 seconds'",
+        "slide=2.0: expected a whole number of tuples, or a duration with its unit, '2 seconds'",
     ),
     (
         lambda: source().slidingWindow(5, "2 seconds", Count(), "c"),
@@ -243,7 +248,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: source().slidingWindow(3, 2, Count(), "c", emit="changes"),
         TopologyError,
-        "emit='changes' is for windows by time: nothing says to which window of SlidingCountWindow(3, 2) an early",
+        "emit='changes' needs windows by time: the results of SlidingCountWindow(3, 2) do not",
     ),
     (
         lambda: source().window(HOUR, Count(), "_change_type", emit="changes"),
@@ -253,7 +258,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: source().window(HOUR, Count(), "c", emit="changes").state().changes(),
         TopologyError,
-        "a window by time gives the changes of its results with emit='changes'",
+        "a window by time returns the changes of its results with emit='changes'",
     ),
     (
         lambda: source().window(HOUR, Count(), "c", emit="changes").aggregate(Count(), "n"),

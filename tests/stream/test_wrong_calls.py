@@ -175,8 +175,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         "lines/1:rename: two fields would be called 'n' (Spark ignores case): (N, n) in place of (line str",
     ),
     (lambda s: s.rename({"line": "x", "n": "x"}), DuplicateFieldError, "two fields would be called 'x'"),
-    (lambda s: s.rename("line"), TopologyError, "None is not a field's name; write rename('old', 'new') or rename({'"),
-    (lambda s: s.rename({"line": 1}), TopologyError, "1 is not a field's name; write rename('old', 'new') or"),
+    (
+        lambda s: s.rename("line"),
+        TopologyError,
+        "None is not the name of a field; write rename('old', 'new') or rename({'",
+    ),
+    (lambda s: s.rename({"line": 1}), TopologyError, "1 is not the name of a field; write rename('old', 'new') or"),
     (
         lambda s: s.rename("line", "__trident_x"),
         TopologyError,
@@ -207,12 +211,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", split, "line string", replace="line"),  # type: ignore[arg-type]
         TopologyError,
-        "lines/1:each(split): replace is True or False, not 'line'; write each([inputFields,]",
+        "lines/1:each(split): replace='line': expected True or False; write each([inputFields,]",
     ),
     (
         lambda s: s.each("line", text, replace=True),
         TopologyError,
-        "lines/1:each(text): replace=True needs outputFields, which name the fields; write each([inputFields,] funct",
+        "lines/1:each(text): replace=True needs outputFields, the fields to replace; write each([inputFields,] funct",
     ),
     (lambda s: s.each(Debug(), replace=True), TopologyError, "replace=True needs outputFields"),
     (
@@ -220,11 +224,11 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         DuplicateFieldError,
         "output field 'a' is given twice in (a, a)",
     ),
-    (lambda s: s.each("line", split, []), TopologyError, "outputFields names no field"),
+    (lambda s: s.each("line", split, []), TopologyError, "outputFields is empty: name at least one field"),
     (
         lambda s: s.each("line", split, outputFields=5),
         TopologyError,
-        "expected outputFields as text such as 'word string', a list of names or a StructType, not 5",
+        "expected outputFields as a string such as 'word string', a list of names or a StructType, not 5",
     ),
     (
         lambda s: s.each("line", split, "w strin"),
@@ -261,7 +265,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.transform(lambda df: df, "w"),
         TypeDeclarationError,
-        "is known only to Spark, which is not used to build",
+        "is known only to Spark, which is not used while",
     ),
     (lambda s: s.map(expr("1")), TypeDeclarationError, "declare its result with a type"),
     # annotations that contradict
@@ -286,12 +290,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.flatMap("line", text, "w"),
         TypeDeclarationError,
-        "annotated to return str, but flatMap needs many; yield them",
+        "annotated to return str, but flatMap needs many tuples; yield them",
     ),
     (
         lambda s: s.map("line", split, "w"),
         TypeDeclarationError,
-        "it returns many tuples for one, but map exactly one; use flatMap",
+        "it returns many tuples for one tuple, but map expects one; use flatMap",
     ),
     # the number of arguments
     (
@@ -324,7 +328,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.transform(lambda df: df, users=1),
         TopologyError,
-        "the batch's DataFrame and the static ones by keyword",
+        "the batch's DataFrame, and with the static DataFrames as keyword",
     ),
     # what is no operation here
     (
@@ -335,29 +339,33 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", "split", "word string"),
         TopologyError,
-        "lines/1:each: 'split' is a string, but the operation must be a function or object: give it without quotes",
+        "lines/1:each: 'split' is a string, but the operation must be a function or object: write it without quotes",
     ),
     (
         lambda s: s.each("line", "upper(line)", "word string"),
         TopologyError,
-        "lines/1:each: 'upper(line)' is a string, but the operation must be a function or object: an expression is "
-        "F.upper('line'); expr('upper(line)') is for Spark alone; write each(",
+        "lines/1:each: 'upper(line)' is a string, but the operation must be a function or object: write "
+        "F.upper('line'); expr('upper(line)') runs on Spark only; write each(",
     ),
     (
         lambda s: s.filter("n > 3"),
         TopologyError,
-        "lines/1:filter: 'n > 3' is a string, but the operation must be a function or object: an expression is "
-        "col('n') > 3; expr('n > 3') is for Spark alone; write filter(",
+        "lines/1:filter: 'n > 3' is a string, but the operation must be a function or object: write "
+        "col('n') > 3; expr('n > 3') runs on Spark only; write filter(",
     ),
-    (lambda s: s.filter("line is null"), TopologyError, "an expression is col('line').isNull(); expr('line is null')"),
-    (lambda s: s.filter("line is not null"), TopologyError, "an expression is col('line').isNotNull(); expr("),
-    (lambda s: s.filter("line <> 'a'"), TopologyError, "an expression is col('line') != 'a'; expr("),
+    (
+        lambda s: s.filter("line is null"),
+        TopologyError,
+        "write col('line').isNull(); expr('line is null') runs on Spark only",
+    ),
+    (lambda s: s.filter("line is not null"), TopologyError, "write col('line').isNotNull(); expr("),
+    (lambda s: s.filter("line <> 'a'"), TopologyError, "write col('line') != 'a'; expr("),
     (
         lambda s: s.filter("n > 3 or soundex(line) = 'a'"),
         TopologyError,
-        "an expression is made of col(...), such as col('n') > 0; expr(\"n > 3 or soundex(line) = 'a'\") is for Spark",
+        "an expression with col(...), such as col('n') > 0; expr(\"n > 3 or soundex(line) = 'a'\") runs on Spark",
     ),
-    (lambda s: s.each("line", "soundex(line)", "w string"), TopologyError, "an expression is made of col(...), such"),
+    (lambda s: s.each("line", "soundex(line)", "w string"), TopologyError, "an expression with col(...), such"),
     (
         lambda s: s.project("n as m"),
         FieldNotFoundError,
@@ -369,7 +377,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         TopologyError,
         "lines/1:filter: the operation is missing; write filter([inputFields,]",
     ),
-    (lambda s: s.each("line", expr, "w string"), TopologyError, "a SQL expression is written expr('upper("),
+    (lambda s: s.each("line", expr, "w string"), TopologyError, "write a SQL expression as expr('upper("),
     (
         lambda s: s.each("line", split, text, "w"),
         TopologyError,
@@ -399,7 +407,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (lambda s: s.each("line", Count(), "w"), TopologyError, "Count() is an aggregator: use it in aggregate or"),
     (lambda s: s.each("line", MapGet(), "w"), TopologyError, "MapGet() is a query function: use it in stateQuery"),
     (lambda s: s.each("line", later, "w"), TopologyError, "it is an async function, which is never awaited here"),
-    (lambda s: s.transform(5), TopologyError, "5 is not a callable from DataFrame to DataFrame"),
+    (lambda s: s.transform(5), TopologyError, "5 is not a callable that takes and returns a DataFrame"),
     (lambda s: s.map("line", Emits(), "w string"), TopologyError, "it is a Function, which emits any number of tuples"),
     (lambda s: s.map("line", FilterNull(), "w string"), TopologyError, "it is a Filter; use filter"),
     (lambda s: s.peek("line", split), TopologyError, "peek takes a plain callable and ignores its result"),
@@ -410,7 +418,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", text),
         TypeDeclarationError,
-        "annotated to return str; a filter returns a bool. To append fields, give",
+        "annotated to return str; a filter returns a bool. To append fields, name",
     ),
     (lambda s: s.each("line", nothing), TypeDeclarationError, "annotated to return None; a filter returns a bool"),
     (lambda s: s.filter("line", split), TypeDeclarationError, "it returns many results; a filter returns a bool"),
@@ -422,7 +430,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.filter("line", str.isalpha, "w"),
         TopologyError,
-        "a filter has no outputFields, 'w'; to append fields use each",
+        "a filter takes no outputFields, 'w'; to append fields use each",
     ),
     (
         lambda s: s.each("line", Emits()),
@@ -432,12 +440,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", FilterNull(), "w"),
         TopologyError,
-        "it is a Filter, which has no output fields; omit the",
+        "a Filter has no output fields; remove",
     ),
     (
         lambda s: s.each("line", filter=text, outputFields="w"),
         TopologyError,
-        "a filter has no outputFields; write each(",
+        "a filter takes no outputFields; write each(",
     ),
     (
         lambda s: s.each("n", two_of, ["m long", "k"]),
@@ -521,8 +529,16 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         DuplicateFieldError,
         "output field 'line' is already a field of the group: (line string); give it another name",
     ),
-    (lambda s: s.groupBy("line").drop("line"), TopologyError, "lines/1:drop: the group field 'line' must stay; toStr"),
-    (lambda s: s.groupBy("line").project("n"), TopologyError, "the group field 'line' must stay; toStream() returns"),
+    (
+        lambda s: s.groupBy("line").drop("line"),
+        TopologyError,
+        "lines/1:drop: the group field 'line' must be kept; toStr",
+    ),
+    (
+        lambda s: s.groupBy("line").project("n"),
+        TopologyError,
+        "the group field 'line' must be kept; toStream() returns",
+    ),
     (
         lambda s: s.groupBy("line").each("n", lambda n: (n, n), "n long, line long", replace=True),
         TopologyError,
@@ -616,7 +632,7 @@ def counts(topology: TridentTopology) -> TridentState:
             TypeDeclarationError,
             "cannot be queried by (k bigint): its key is",
         ),
-        (lambda q, c: q.stateQuery(c, "word", MapGet(), "c string"), TypeDeclarationError, "has bigint, not string"),
+        (lambda q, c: q.stateQuery(c, "word", MapGet(), "c string"), TypeDeclarationError, "holds bigint, not string"),
         (
             lambda q, c: q.stateQuery(c, "word", MapGet(), "word"),
             DuplicateFieldError,
@@ -626,7 +642,7 @@ def counts(topology: TridentTopology) -> TridentState:
         (
             lambda q, c: q.stateQuery(c, "word", MapGet(), "word", replace="word"),
             TopologyError,
-            "ask()/1:stateQuery(MapGet): replace is True or False, not 'word'; write stateQuery(state, ",
+            "ask()/1:stateQuery(MapGet): replace='word': expected True or False; write stateQuery(state, ",
         ),
         (
             lambda q, c: q.stateQuery(c, "word", MapGet(), "a, b"),
@@ -643,7 +659,7 @@ def counts(topology: TridentTopology) -> TridentState:
         (
             lambda q, c: q.persistentAggregate(STATE, Count(), "c"),
             TopologyError,
-            "ask()/1:persistentAggregate(Count): DRPC requests update no state; they read states with stateQuery",
+            "ask()/1:persistentAggregate(Count): DRPC requests cannot update a state; they read states with stateQuery",
         ),
     ],
 )
@@ -672,7 +688,7 @@ def test_a_state_of_another_topology_is_refused(counts: TridentState) -> None:
 
 
 def test_tuples_behind_a_state_or_of_a_request_cannot_be_shown(topology: TridentTopology, counts: TridentState) -> None:
-    with pytest.raises(TopologyError, match=r"show runs without states, but words/1:persistentAggregate\(Count\)"):
+    with pytest.raises(TopologyError, match=r"show cannot run words/1:persistentAggregate\(Count\)"):
         counts.newValuesStream().show()
     with pytest.raises(TopologyError, match=r"take reads a spout's first batch, but this stream has DRPC requests"):
         topology.newDRPCStream("ask").take(1)
@@ -725,7 +741,7 @@ def test_a_stream_is_neither_a_truth_value_nor_a_sequence(s: Stream) -> None:
             bool(each)
         with pytest.raises(TypeError, match=r"a stream has no end and cannot be iterated; take\(n\) returns tuples"):
             list(each)
-        with pytest.raises(TypeError, match=r"name 'line' in a verb, such as project\('line'\)"):
+        with pytest.raises(TypeError, match=r"name the field in a verb, such as project\('line'\)"):
             each["line"]
     assert not hasattr(s, "_ipython_display_") and not hasattr(s, "__array__")
 

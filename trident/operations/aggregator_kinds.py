@@ -1,4 +1,4 @@
-"""Functions that inspect a user's aggregator: its kind, and the types of its accumulators and outputs."""
+"""Functions that inspect a user's aggregator: its kind, and its accumulator and output types."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ _PANDAS = "a function of pandas objects to one value, such as f(price: pd.Series
 def read_aggregator(
     target: Any, inputs: spark.StructType, declared: Declared, step: Step
 ) -> tuple[AnyAggregation, spark.StructType]:
-    """Read `target` as an aggregator of any kind over `inputs`. Return its form in a plan, and its output fields."""
+    """Read `target` as an aggregator of any kind over `inputs`. Return its plan form and its output fields."""
     kind = operation_kind(target)
     if kind == "emitter":
         emitting = _read_emitting(target, declared, step)
@@ -57,15 +57,15 @@ def read_aggregator(
 
 
 def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step: Step) -> Aggregation | Reduction:
-    """Read `target` as a combiner or a reducer. A state can hold the values of these aggregators."""
+    """Read `target` as a combiner or a reducer, the kinds whose values a state can hold."""
     kind = operation_kind(target)
     if not kind:
         check_not_pandas(target, step)
     if kind == "emitter":
         raise step.error(
             TopologyError,
-            f"{brief(target)} is an Aggregator, which emits tuples and has no value for a state; give {_COMBINER}, "
-            f"{_REDUCER}, or use aggregate for the batch and a state after it",
+            f"{brief(target)} is an Aggregator, which emits tuples and has no value to store in a state; give "
+            f"{_COMBINER}, {_REDUCER}, or use aggregate for the batch and a state after it",
         )
     if kind == "reducer":
         return _read_reducer(target, declared, step, presents=False)
@@ -75,18 +75,18 @@ def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step
 
 
 def check_not_pandas(target: Any, step: Step) -> None:
-    """Raise an error for a function of pandas objects, because it cannot combine values of several batches or panes."""
+    """Refuse a function of pandas objects, which cannot combine the values of several batches or panes."""
     if read_pandas_form(target, step) is not None:
         raise step.error(
             TopologyError,
-            f"{brief(target)} is a function of pandas objects: it sees all tuples of a batch at once, and its values "
-            "for two batches cannot be combined. Use aggregate for the batch and a state after it, or a "
-            "CombinerAggregator, whose initColumn(columns, groups, count) works on whole columns too",
+            f"{brief(target)} is a function of pandas objects: it needs all tuples of a batch at once, and its values "
+            "for two batches cannot be combined. Use aggregate for the batch and a state after it, or write a "
+            "CombinerAggregator, whose initColumn(columns, groups, count) also works on whole columns",
         )
 
 
 def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | None:
-    """Return the type of the value that queries see for an accumulator; None if ``present`` is not annotated."""
+    """Return the type of the values that queries see; None if ``present`` is not annotated."""
     bundle = bundle_of(aggregation)
     if bundle is not None:
         return bundle.shown
@@ -94,7 +94,7 @@ def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | Non
 
 
 def presented_type_of(aggregator: Any, accumulator: spark.DataType) -> spark.DataType | None:
-    """Return the type of the value that queries see for an accumulator of this type; see `presented_type`."""
+    """Return the type of the values that queries see for this accumulator type; see `presented_type`."""
     present = getattr(aggregator, "present", None)
     if present is None:
         return accumulator
@@ -106,7 +106,7 @@ def presented_type_of(aggregator: Any, accumulator: spark.DataType) -> spark.Dat
 
 
 def bundle_member(inputs: tuple[str, ...], folding: Aggregation | Reduction, step: Step) -> BundleMember:
-    """Return an aggregator as a member of a bundle: several combiners used as one.
+    """Return an aggregator as a member of a bundle, which combines several combiners.
 
     Raises an error for a reducer, or a ``present`` without annotation.
     """
@@ -134,8 +134,8 @@ def _read_combiner(
 ) -> Aggregation:
     """Read `target` as a combiner.
 
-    The declared type is the type of the accumulator. But if `presents` is true and the combiner has a ``present``, it
-    is the type of the presented value.
+    The declared type is the accumulator's, unless `presents` is true and the combiner has a ``present``: then it is the
+    type of the presented value.
     """
     check_not_class(target, step)
     check_no_lifecycle(target, step)
@@ -155,13 +155,13 @@ def _read_combiner(
 
 
 def _check_column_methods(target: Any, step: Step) -> None:
-    """Refuse column methods that cannot be called with their arguments, or a combineColumn without an initColumn."""
+    """Refuse column methods with unfitting parameters, or a combineColumn without an initColumn."""
     if _has(target, "initColumn"):
         bind(target.initColumn, 3, "initColumn is called with a RecordBatch, group numbers and their count", step)
     if _has(target, "combineColumn"):
         bind(target.combineColumn, 2, "combineColumn is called with two columns of accumulators", step)
         if not _has(target, "initColumn"):
-            problem = f"{brief(target)} has combineColumn but no initColumn, which makes the columns that it combines"
+            problem = f"{brief(target)} has combineColumn but no initColumn, which creates the columns to combine"
             raise step.error(TopologyError, f"{problem}: add initColumn(columns, groups, count)")
 
 
@@ -190,7 +190,7 @@ def _read_pandas(
     target: Any, form: PandasForm, inputs: spark.StructType, declared: Declared, step: Step
 ) -> PandasAggregation:
     if form.gives is not None:
-        problem = f"it is annotated to return a {form.gives}, but an aggregate is one value: return the value"
+        problem = f"it is annotated to return a {form.gives}, but an aggregate is one value: return a scalar"
         raise step.error(TopologyError, f"{problem}, or use each, map or flatMap, which return a row for each tuple")
     check_no_lifecycle(target, step)
     output = _one_field(declared, step)
@@ -208,7 +208,7 @@ def _read_pandas(
 def _not_an_aggregator(target: Any, accepted: str, step: Step) -> TopologyError:
     """Return the error for a `target` that is not an aggregator.
 
-    It names the methods of aggregators that `target` has.
+    The message names the aggregator methods that `target` has.
     """
     check_not_class(target, step)
     has = [name for name in ("init", "combine", "zero", "reduce", "aggregate", "complete") if _has(target, name)]
@@ -233,11 +233,11 @@ def _one_field(declared: Declared, step: Step) -> spark.StructField:
 
 
 def _presented_field(folding: Aggregation | Reduction, declared: Declared, step: Step) -> spark.StructField:
-    """Return the output field of an aggregate. Its value is the result of ``present``, otherwise the accumulator."""
+    """Return the output field of an aggregate: the result of ``present``, otherwise the accumulator."""
     if not _has(folding.aggregator, "present"):
         return spark.StructField(folding.output, folding.type)
     written = declared.schema.fields[0].dataType if declared.typed[0] else None
-    written = None if written is folding.type else written  # the same object: it declared the accumulator's type
+    written = None if written is folding.type else written  # the same object that declared the accumulator's type
     presented = presented_type(folding)
     kind = presented or written
     if kind is None:
@@ -248,7 +248,7 @@ def _presented_field(folding: Aggregation | Reduction, declared: Declared, step:
     if presented is not None and written is not None and written != presented:
         raise step.error(
             TypeDeclarationError,
-            f"present(acc) is annotated to return {type_ddl(presented)}, not {type_ddl(written)}; leave the type out",
+            f"present(acc) is annotated to return {type_ddl(presented)}, not {type_ddl(written)}; remove the type",
         )
     return spark.StructField(folding.output, kind)
 
@@ -269,8 +269,8 @@ def _builtin_type(
         over = f" over {type_ddl(inputs.fields[0].dataType)}" if inputs.fields else ""
         raise step.error(
             TypeDeclarationError,
-            f"{type(as_written(target)).__name__}{over} returns {type_ddl(known[-1])}, not {type_ddl(declared)}; write "
-            f"{output!r}, and cast the result with expr",
+            f"{type(as_written(target)).__name__}{over} returns {type_ddl(known[-1])}, not {type_ddl(declared)}; "
+            f"write {output!r} without a type, and cast the result with expr",
         )
     return natural
 
@@ -278,10 +278,10 @@ def _builtin_type(
 def _accumulator_type(
     target: Any, output: str, declared: spark.DataType | None, methods: tuple[str, ...], presents: bool, step: Step
 ) -> spark.DataType:
-    """Return the type of the accumulator: the declared one, otherwise the ``outputType``, otherwise an annotation.
+    """Return the accumulator type: the declared one, otherwise from ``outputType``, otherwise from an annotation.
 
-    If `presents` is true and the aggregator has a ``present``, the declared type is the type of the presented value.
-    Then the declared type is the accumulator's only if nothing else declares the accumulator's type.
+    If `presents` is true and the aggregator has a ``present``, the declared type is that of the presented value; it is
+    also the accumulator's if nothing else declares one.
     """
     if declared is not None and not (presents and _has(target, "present")):
         return declared

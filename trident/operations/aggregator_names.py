@@ -1,4 +1,4 @@
-"""The names under which stores know aggregators."""
+"""The names that stores use for aggregators."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from trident.operations.signed_sums import SignedSums
 def aggregator_name(aggregator: object) -> str:
     """Return the name of an aggregator's class.
 
-    If a user's class has the name of a built-in one, its module is part of the name. A stored state contains this name,
+    For a user's class with the name of a built-in one, the name includes the module: stored states contain this name,
     and a reader without the topology must not take the class for the built-in one. A bundle is named after its members.
     """
     aggregator = as_written(aggregator)
@@ -39,7 +39,7 @@ def aggregator_name(aggregator: object) -> str:
 
 
 def bundle_text(aggregators: Mapping[str, str]) -> str:
-    """Return the name of a bundle: the names of its aggregators, each with its field before it.
+    """Return the name of a bundle: the names of its aggregators, each after the name of its field.
 
     >>> bundle_text({"n": "Count", "total": "Sum"})
     '{n: Count, total: Sum}'

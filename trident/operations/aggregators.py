@@ -1,4 +1,4 @@
-"""The contracts of aggregators, which fold the tuples of a batch or of all batches, and their forms in a plan."""
+"""The interfaces that user aggregators implement, and the plan forms of aggregators."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from trident.operations.functions import Call, TridentCollector
 
 
 class CombinerAggregator(Protocol):
-    """Folds tuples in any order and any grouping (``org.apache.storm.trident.operation.CombinerAggregator``).
+    """Folds tuples in any order and grouping (``org.apache.storm.trident.operation.CombinerAggregator``).
 
     ``combine`` must be associative, and commutative unless you control the order of the tuples; ``zero()`` is its
-    neutral value. An optional ``present(acc)`` turns an accumulator into the value that `aggregate` emits and that
+    neutral element. An optional ``present(acc)`` turns an accumulator into the value that `aggregate` emits and that
     queries of a state see; its return annotation declares the type of that value. An optional attribute ``outputType``
     (DDL) declares the accumulator's type if the output field does not. ``init`` gets a tuple of the input fields, even
     if there is only one field.
 
-    A combiner may also work on whole columns, which is much faster where NumPy or Arrow can do the work. An optional
-    ``initColumn(columns, groups, count)`` makes the accumulators of many groups in one call: `columns` is a
-    pyarrow.RecordBatch of the input fields, `groups` a NumPy array of int64 with the number of each row's group, from 0
-    to `count` - 1, and every group has a row. It returns a column of `count` accumulators: a pyarrow.Array, a NumPy
+    A combiner may also work on whole columns, which is much faster if NumPy or Arrow can do the work. An optional
+    ``initColumn(columns, groups, count)`` returns the accumulators of many groups in one call: `columns` is a
+    pyarrow.RecordBatch of the input fields, `groups` a NumPy array of int64 with the number of each row's group, from
+    0 to `count` - 1, and every group has a row. It returns a column of `count` accumulators: a pyarrow.Array, a NumPy
     array, a pandas Series or a list. An optional ``combineColumn(a, b)`` takes two pyarrow.Arrays of accumulators
-    without nulls and returns the combinations row by row. They have the same meaning as ``init`` and ``combine`` for
-    one value. For columns that one of them cannot compute, it may return NotImplemented: then the accumulators are
-    made or combined one by one.
+    without nulls and returns the combinations row by row. Both must give the same results as ``init`` and ``combine``.
+    For columns that it cannot compute, a method may return NotImplemented: then the accumulators are created or
+    combined one by one.
 
     >>> class Longest:
     ...     outputType = "string"
@@ -51,7 +51,7 @@ class CombinerAggregator(Protocol):
         ...
 
     def combine(self, a: Any, b: Any) -> Any:
-        """Return the accumulator of the tuples of `a` and of `b` together."""
+        """Return the accumulator of all tuples of `a` and `b`."""
         ...
 
     def zero(self) -> Any:
@@ -60,7 +60,7 @@ class CombinerAggregator(Protocol):
 
 
 class ReducerAggregator(Protocol):
-    """Folds tuples one after the other onto a value (``org.apache.storm.trident.operation.ReducerAggregator``).
+    """Folds tuples one by one into a value (``org.apache.storm.trident.operation.ReducerAggregator``).
 
     Two folded values cannot be combined, so all tuples of a group first go to one partition. Prefer a
     CombinerAggregator if one can do the work. An optional ``present(acc)`` turns the folded value into the one that
@@ -87,12 +87,12 @@ class ReducerAggregator(Protocol):
         ...
 
     def reduce(self, curr: Any, tuple: Any) -> Any:
-        """Return the value that `curr` becomes with one more `tuple`, a TridentTuple of the input fields."""
+        """Return `curr` folded with `tuple`, a TridentTuple of the input fields."""
         ...
 
 
 class Aggregator(Protocol):
-    """Sees the tuples of a group and emits any number of tuples (``org.apache.storm.trident.operation.Aggregator``).
+    """Sees all tuples of a group and emits any number of tuples (``org.apache.storm.trident.operation.Aggregator``).
 
     ``init`` is called, then ``aggregate`` for each tuple, then ``complete``. These calls are made for every group of a
     batch; without groups for the whole batch, even an empty one; and in `partitionAggregate` for every partition. Each
@@ -119,7 +119,7 @@ class Aggregator(Protocol):
     """
 
     def init(self, batchId: int | None, collector: TridentCollector) -> Any:
-        """Return a group's state before its first tuple. `batchId` is the batch's txid; None in a DRPC request."""
+        """Return a group's state before its first tuple. `batchId` is the batch's txid, or None in a DRPC request."""
         ...
 
     def aggregate(self, state: Any, tuple: Any, collector: TridentCollector) -> None:
@@ -136,7 +136,7 @@ Native = Literal["count", "sum", "min", "max", "average"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregation:
-    """A combiner in a plan: the name of its output field, its accumulator's type, and Spark's name for it, if any."""
+    """A combiner in a plan: the name of its output field, its accumulator type, and Spark's name for it, if any."""
 
     aggregator: CombinerAggregator
     site: CallSite
@@ -176,7 +176,7 @@ class PandasAggregation:
     output: str
     type: DataType
     call: Call
-    """The way in which the function is called: with one Series per field, or with one DataFrame."""
+    """How the function is called: with one Series for each field, or with one DataFrame."""
 
 
 AnyAggregation = Aggregation | Reduction | Emitting | PandasAggregation

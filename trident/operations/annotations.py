@@ -1,4 +1,4 @@
-"""The return annotations of callables: the types of the results, and whether one call gives many results."""
+"""Return annotations of callables: the result types, and whether one call gives many results."""
 
 import collections.abc as abc
 import datetime
@@ -37,8 +37,8 @@ class Returns:
 
     `hint` is the annotation of one result. `lazy` is true for an Iterator, an Iterable or a Generator: one call gives
     many results, and `hint` is the annotation of one element. `nothing` is true for None, `column` for a Column.
-    `pandas` is the pandas class of the result of a function over pandas objects; then there is no `hint`. `problem`
-    says why the annotation cannot be read.
+    `pandas` is the pandas class that a function of pandas objects returns; then there is no `hint`. `problem` is the
+    reason why the annotation cannot be read.
     """
 
     hint: Any = inspect.Signature.empty
@@ -60,14 +60,14 @@ class Returns:
 
     @property
     def element(self) -> "Returns":
-        """The annotation of one element, if a result is a list, a set or a similar collection."""
+        """The annotation of one element if a result is a list, a set or a similar collection."""
         inner = typing.get_args(self.hint)
         return Returns(inner[0] if inner else inspect.Signature.empty)
 
     def types(self, count: int) -> tuple[spark.DataType, ...] | None:
-        """Return the types of `count` output fields; None if the annotation does not contain them.
+        """Return the types of `count` output fields; None if the annotation does not declare them.
 
-        A tuple in the annotation means several fields, any other type one field.
+        A tuple annotation declares several fields, any other type one field.
         """
         if not self.known:
             return None
@@ -79,7 +79,7 @@ class Returns:
 
     @property
     def arity(self) -> int | None:
-        """The number of values in one result; None if the annotation does not say."""
+        """The number of values in one result; None if the annotation does not declare it."""
         if not self.known or self.hint is Any or _variadic(self.hint):
             return None
         types = several_of(self.hint)
@@ -89,7 +89,7 @@ class Returns:
 
 
 def read_returns(target: Callable[..., Any]) -> Returns:
-    """Read a callable's return annotation. It may be written as text."""
+    """Read a callable's return annotation, which may be a string."""
     if isinstance(target, type):
         return Returns(target) if target in _SCALARS else Returns()
     function = annotated_function(target)
@@ -102,14 +102,15 @@ def read_returns(target: Callable[..., Any]) -> Returns:
         try:
             written = resolve_annotation(function, written)
         except Exception as error:
-            # The text may hold any expression, so its evaluation may raise anything. A Column is recognized by name.
+            # Evaluating the text may raise any error, because it may hold any expression. A Column is recognized by
+            # name.
             name = written.rpartition(".")[2].strip()
             return Returns(column=True) if name == "Column" else Returns(problem=f"{written!r}: {error}")
     return _read(written)
 
 
 def may_be_none(target: Callable[..., Any]) -> bool:
-    """Return whether a callable's return annotation says that a result may be None, such as ``int | None``."""
+    """Return whether a callable's return annotation allows None, such as ``int | None``."""
     function = annotated_function(target)
     written = getattr(function, "__annotations__", {}).get("return")
     if isinstance(written, str):
@@ -159,7 +160,7 @@ def several_of(hint: Any) -> tuple[spark.DataType | None, ...] | None:
 
 def annotated_function(target: Any) -> Any:
     """Return the function that carries a callable's annotations; None if there is none."""
-    while isinstance(target, functools.partial):  # a Column, for one, has an attribute of any name
+    while isinstance(target, functools.partial):  # some objects, such as a Column, have attributes of any name
         target = target.func
     if inspect.isroutine(target):
         return inspect.unwrap(getattr(target, "__func__", target))
@@ -169,8 +170,8 @@ def annotated_function(target: Any) -> Any:
 
 def resolve_annotation(function: Any, written: str) -> Any:
     """Return the object that a textual annotation names."""
-    # get_type_hints resolves all annotations of a function, and fails at the first unknown name. So it gets a stand-in
-    # function with no annotation but this one.
+    # get_type_hints resolves all annotations of a function and fails at the first unknown name, so it gets a stand-in
+    # function with this annotation only.
     holder = types.FunctionType((lambda: None).__code__, getattr(function, "__globals__", {}))
     holder.__annotations__ = {"return": written}
     enclosed = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
@@ -199,7 +200,7 @@ def _variadic(hint: Any) -> bool:
 
 
 def _without_none(hint: Any) -> Any:
-    """Return T for ``T | None``, ``Optional[T]`` and ``Annotated[T, ...]``; return any other hint unchanged."""
+    """Return T for ``T | None``, ``Optional[T]`` and ``Annotated[T, ...]``, and any other hint unchanged."""
     if typing.get_origin(hint) is typing.Annotated:
         return _without_none(typing.get_args(hint)[0])
     if typing.get_origin(hint) in (typing.Union, types.UnionType):

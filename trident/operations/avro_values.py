@@ -1,4 +1,4 @@
-"""FromAvro: a function that reads values of Avro, such as those of Kafka's messages, into fields."""
+"""FromAvro: a function that reads Avro values, such as those of Kafka messages, into fields."""
 
 import uuid
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from trident.operations.output_fields import value_fields
 
 
 class FromAvro:
-    """A function that reads a value of Avro into fields: ``each("value", FromAvro("user bigint", schema=...))``.
+    """A function that reads an Avro value into fields: ``each("value", FromAvro("user bigint", schema=...))``.
 
-    The value must be a record; its fields are matched with the declared ones by name. A missing field is null, one that
-    is not declared is ignored, and a null value (a tombstone of Kafka) gives nulls. Avro's logical types are dates,
-    times and decimals; an enum and a uuid are texts. Nothing is rounded. The results are the same on both engines and
-    in DRPC requests. The package fastavro must be installed in the driver and on Spark's workers (extra ``avro``).
+    The value must be a record; its fields are matched with the declared ones by name. A missing field is null, an
+    undeclared one is ignored, and a null value (a Kafka tombstone) gives nulls. Avro's logical types become dates,
+    times and decimals; an enum and a uuid become strings. Nothing is rounded. The results are the same on both engines
+    and in DRPC requests. The package fastavro must be installed in the driver and on Spark's workers (extra ``avro``).
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class FromAvro:
 
 
 def plain_value(value: Any, kind: pa.DataType) -> Any:
-    """Return a value of a record as a value of the declared type, without nested fields that are not declared."""
+    """Return a value of a record as a value of the declared type, without undeclared nested fields."""
     if value is None:
         return None
     if kinds.is_list(kind) and isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Bundles: several combiners over the same tuples as one combiner, whose accumulator is a struct with a field for each.
+"""Bundles: several combiners over the same tuples as one combiner, whose accumulator is a struct.
 
-A bundle is a CombinerAggregator like any other, so it can be used wherever a combiner can. Steps that know bundles fold
-each combiner separately, as they would without the bundle, and put the accumulators together only at the end.
+A bundle can be used like any other CombinerAggregator. Steps that know bundles fold each combiner separately, and
+assemble the struct only at the end.
 """
 
 from collections.abc import Callable
@@ -38,10 +38,10 @@ class Bundle(CombinerAggregator):
     members: tuple[BundleMember, ...]
 
     spreads: ClassVar[bool] = True
-    """True if each member is a field of the state, as the user sees it."""
+    """True if each member is a separate field of the state, as the user sees it."""
 
     zeros_leave: ClassVar[bool] = False
-    """True if an accumulator of zeros is that of no tuples, so that its key leaves the state."""
+    """True if an accumulator of zeros means that a key has no tuples and leaves the state."""
 
     @property
     def type(self) -> StructType:
@@ -91,20 +91,20 @@ class Bundle(CombinerAggregator):
     def _row(self) -> Callable[..., Row]:
         return Row(*(member.aggregation.output for member in self.members))
 
-    def __getstate__(self) -> dict[str, Any]:  # cached values hold run-time classes, which pickle refuses
+    def __getstate__(self) -> dict[str, Any]:  # cached values hold classes created at run time, which cannot be pickled
         return {"members": self.members}
 
 
 def bundle_of(aggregation: object) -> Bundle | None:
-    """Return the bundle in an aggregation of a plan; None if it is a single combiner, or not a combiner."""
+    """Return the bundle in a plan's aggregation; None for any other aggregation."""
     aggregator = getattr(aggregation, "aggregator", None)
     return aggregator if isinstance(aggregator, Bundle) else None
 
 
 def combined(aggregation: Aggregation, a: Any, b: Any) -> Any:
-    """Combine two accumulators. If one of them is null, return the other, as in the fold of one combiner.
+    """Combine two accumulators. If one of them is null, return the other, as the fold of one combiner does.
 
-    Only `a` is checked for a null: it may be the stored value, and if nothing is stored, `b` becomes the value.
+    Only `a` is checked for null: it may be a missing stored value, and then `b` becomes the value.
     """
     return b if a is None else combine_values(aggregation.aggregator, a, b)
 

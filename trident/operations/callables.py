@@ -1,4 +1,4 @@
-"""Functions that inspect a user's operation: its kind, how it is called, and whether it accepts the arguments."""
+"""Functions that inspect a user's operation: its kind, its call, and whether it accepts the arguments."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ _METHODS = {
     "updater": ("updateState",),
     "execute": ("execute",),
 }
-"""The methods by which each kind of object is recognized. "query" is before "execute", because it has `execute` too."""
+"""The methods by which each kind of object is recognized. "query" comes first, because it also has `execute`."""
 
 _MISPLACED = {
     "query": "a query function: use it in stateQuery",
@@ -48,10 +48,10 @@ _SCALAR_UDFS = (
 
 
 def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Returns]:
-    """Read `target` as an operation, and its return annotation.
+    """Read `target` as an operation. Return it with its return annotation.
 
     A plain callable is called with one TridentTuple if `tuples` is true, otherwise with one argument for each field. A
-    callable with annotations of pandas is called with pandas objects in any case.
+    callable with pandas annotations always gets pandas objects.
     """
     call = call_of(target, step, Call.TUPLE if tuples else Call.VALUES)
     form = read_pandas_form(target, step) if call in (Call.VALUES, Call.TUPLE) else None
@@ -62,7 +62,7 @@ def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Re
         returns = read_returns(target)
         if is_coroutine(target):
             raise step.error(
-                TopologyError, "it is an async function, which is never awaited here; give a plain function"
+                TopologyError, "it is an async function, which is never awaited here; use a plain function"
             )
         many = returns.lazy or is_generator(target)
         return Operation(target, operation.site, call, many), returns
@@ -70,16 +70,16 @@ def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Re
 
 
 def _pandas_operation(target: Any, form: PandasForm, step: Step) -> tuple[Operation, Returns]:
-    """Return a function of pandas objects as an operation. Raises an error if it returns one value for all tuples."""
+    """Return a function of pandas objects as an operation. Refuse one that returns a single value for all tuples."""
     if form.gives is None:
         problem = f"it is annotated to return {shown(Returns(form.value))} for all tuples at once"
-        hint = "only an aggregate accepts such a function. To return one value for each tuple, return a pd.Series"
+        hint = "only an aggregate accepts such a function; to return a value for each tuple, return a pd.Series"
         raise step.error(TopologyError, f"{problem}; {hint}")
     return Operation(target, site_of(target), form.call), Returns(pandas=form.gives)
 
 
 def call_of(target: Any, step: Step, plain: Call) -> Call:
-    """Return how `target` is called. This needs no JVM. A plain callable is called as `plain` says.
+    """Return how `target` is called, without using a JVM. A plain callable is called as `plain` says.
 
     Raises TopologyError if `target` is not an operation, or is one for another verb.
     """
@@ -89,17 +89,21 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
         return Call.COLUMN
     if isinstance(target, ColumnExpression | Mapping):
         raise step.error(
-            TopologyError, f"{brief(target)}: expressions are taken by each, filter and map; give it a field first"
+            TopologyError,
+            (
+                f"{brief(target)} is an expression without a name: only each, filter and map take one; add it as a "
+                "field first"
+            ),
         )
     if is_udf(target):
         if target.evalType not in _SCALAR_UDFS:
             raise step.error(
                 TopologyError,
-                "it is a udf over groups or whole batches; a verb takes a udf that returns a value for each row",
+                "it is a udf over groups or whole batches; expected a udf that returns a value for each row",
             )
         return Call.UDF
     if target is expr:
-        raise step.error(TopologyError, "a SQL expression is written expr('upper(line)')")
+        raise step.error(TopologyError, "write a SQL expression as expr('upper(line)')")
     check_not_class(target, step)
     kind = operation_kind(target)
     if kind in _MISPLACED:
@@ -114,7 +118,7 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
 
 
 def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) -> None:
-    """Refuse an operation that cannot be called with its arguments.
+    """Refuse an operation that does not accept its arguments.
 
     A callable without a known signature is accepted.
     """
@@ -127,7 +131,7 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
         bind(
             getattr(target, "prepare", _absent),
             1,
-            "prepare is called with one OperationContext; your configuration is its attribute config",
+            "prepare is called with one OperationContext, whose attribute config has your configuration",
             step,
         )
         bind(getattr(target, "cleanup", _absent), 0, "cleanup is called without arguments", step)
@@ -135,7 +139,7 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
         return
     if call is Call.TUPLE:
         takes_fields = _takes(target, len(names)) and len(names) != 1
-        hint = f"; name the fields to pass one argument for each: {', '.join(names)!r}" if takes_fields else ""
+        hint = f"; to pass one argument for each field, name the fields: {', '.join(names)!r}" if takes_fields else ""
         bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step, yields=True)
     elif call.pandas:
         check_pandas_arguments(target, call, names, step)
@@ -161,12 +165,12 @@ def check_pandas_arguments(target: Any, call: Call, names: Sequence[str], step: 
 
 
 def _absent(*_: object) -> None:
-    """Do nothing, in place of a method that the operation does not have."""
+    """Do nothing. Replaces a method that the operation lacks."""
 
 
 def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
-    """Refuse an operation that cannot be a predicate: it appends fields, or does not return exactly one bool."""
-    hint = "; a filter returns a bool. To append fields, give outputFields"
+    """Refuse an operation that cannot be a predicate because it appends fields or does not return one bool."""
+    hint = "; a filter returns a bool. To append fields, name outputFields"
     if operation.call is Call.FUNCTION:
         raise step.error(TopologyError, f"{operation.site.name} is a Function, which appends fields{hint}")
     if operation.many:
@@ -175,7 +179,7 @@ def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
         raise step.error(TypeDeclarationError, f"it is annotated to return None{hint}")
     if returns.pandas == "DataFrame":
         problem = "it is annotated to return a DataFrame; a filter over pandas objects returns a Series of bool"
-        raise step.error(TypeDeclarationError, f"{problem}. To append fields, give outputFields")
+        raise step.error(TypeDeclarationError, f"{problem}. To append fields, name outputFields")
     if returns.known:
         kind = type_of(returns.hint)
         if (kind is not None and kind.typeName() != "boolean") or (returns.arity or 1) > 1:
@@ -191,7 +195,7 @@ def check_not_class(target: Any, step: Step) -> None:
 
 
 def check_no_lifecycle(target: Any, step: Step) -> None:
-    """Refuse an object with a `prepare` or a `cleanup` in a step that calls neither."""
+    """Refuse an object with `prepare` or `cleanup` in a step that calls neither."""
     for name in ("prepare", "cleanup"):
         if callable(getattr(target, name, None)):
             raise step.error(
@@ -203,7 +207,7 @@ def check_no_lifecycle(target: Any, step: Step) -> None:
 
 
 def operation_kind(target: Any) -> str:
-    """Return the kind of a Trident-style object, by its methods; "" for anything else.
+    """Return the kind of a Trident-style object, found by its methods; "" for other objects.
 
     The kinds are isKeep, query, aggregator (a combiner), reducer, emitter (an Aggregator), updater and execute.
     """
@@ -221,7 +225,7 @@ def is_udf(target: Any) -> bool:
 
 
 def is_generator(target: Any) -> bool:
-    """Return whether a call of the target runs a generator function."""
+    """Return whether a call of the target creates a generator."""
     return any(map(inspect.isgeneratorfunction, _functions_behind(target)))
 
 
@@ -232,9 +236,9 @@ def is_coroutine(target: Any) -> bool:
 
 
 def _functions_behind(target: Any) -> list[Any]:
-    """Return the target and the functions that run when it is called.
+    """Return the target and the functions that a call of it runs.
 
-    These are the function inside a partial, the function that a wrapper wraps, and the ``__call__`` of an object.
+    These are the function inside a partial, a wrapped function, and the ``__call__`` of an object.
     """
     functions = [target]
     while hasattr(target, "func") and not inspect.isroutine(target):
@@ -263,8 +267,8 @@ def bind(
 ) -> None:
     """Raise an error if `target` does not accept `count` arguments and `keywords`. Unknown signatures are accepted.
 
-    `usage` says in the error how the target is called. A generator function is refused too unless `yields` is true:
-    nothing would run its body.
+    Errors quote `usage`, the way the target is called. A generator function is refused unless `yields` is true,
+    because its body would never run.
     """
     if not yields and is_generator(target):
         name = getattr(target, "__name__", type(target).__name__)
@@ -279,4 +283,4 @@ def bind(
     except TypeError:
         name = getattr(target, "__name__", type(target).__name__)
         parameters = signature.replace(return_annotation=signature.empty)
-        raise step.error(TopologyError, f"{name}{parameters} does not fit: {usage}") from None
+        raise step.error(TopologyError, f"{name}{parameters} has unfitting parameters: {usage}") from None

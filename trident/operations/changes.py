@@ -1,4 +1,4 @@
-"""Functions over tuples with a kind of change: they read the kind of a source's tuples, or make both images."""
+"""Functions over tuples with a kind of change, which read the source's kinds or produce both images of an update."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from trident.operations.column_functions import RAISED, ColumnFunction
 
 @dataclass(frozen=True)
 class KindOf(ColumnFunction):
-    """The kind of change that a value of the user's field stands for."""
+    """A function that converts a value of the user's field to the kind of change that it denotes."""
 
     field: str
     kinds: Mapping[Any, str]
@@ -27,8 +27,8 @@ class KindOf(ColumnFunction):
         if kind is None:
             known = ", ".join(map(repr, self.kinds))
             raise ValueError(
-                f"field {self.field!r} holds {short_repr(value)}, which is not a kind of change; accepted: {known}. "
-                f"Give asChanges a mapping with this value, or filter such tuples out before it"
+                f"field {self.field!r} holds {short_repr(value)}, which is not a kind of change; expected {known}. "
+                "Add this value to the mapping kinds= of asChanges, or filter such tuples out before it"
             )
         return kind
 
@@ -50,7 +50,7 @@ class KindOf(ColumnFunction):
 
 @dataclass(frozen=True)
 class DeletesNull(ColumnFunction):
-    """The kind of change of a keyed message: a deletion if its value is null, as Kafka's compacted topics have it."""
+    """The kind of change of a keyed message: a deletion if its value is null, as in compacted Kafka topics."""
 
     def __call__(self, value: Any) -> str:
         return "delete" if value is None else "insert"
@@ -61,7 +61,7 @@ class DeletesNull(ColumnFunction):
 
 @dataclass(frozen=True)
 class KindAfterFilter(ColumnFunction):
-    """The kind of a tuple that a filter kept: the filter may have dropped the other image of an update."""
+    """The kind of a tuple after a filter, which may have dropped the other image of an update."""
 
     def __call__(self, kind: str) -> str:
         return "insert" if kind in ADDS else "delete"
@@ -75,10 +75,10 @@ class KindAfterFilter(ColumnFunction):
 
 @dataclass(frozen=True)
 class Signed(ColumnFunction):
-    """The numbers whose sums are aggregates of changes: 1 or -1 for the row, and for values of it.
+    """The numbers whose sums are aggregates of changes: 1 or -1 for the row, and signed values of the row.
 
-    Called with the kind, then a value for each of `wanted`: "sum" gives the value or its opposite, "count" the number
-    of the row unless the value is null.
+    The arguments are the kind, then a value for each of `wanted`: "sum" gives the value with a sign, "count" gives the
+    row's 1 or -1, or 0 if the value is null.
     """
 
     wanted: tuple[Literal["sum", "count"], ...]
@@ -98,7 +98,7 @@ class Signed(ColumnFunction):
             numbers = value if pa.types.is_decimal(value.type) else value.cast(_wide(value.type))
             try:
                 made.append(pc.if_else(adds, numbers, pc.negate_checked(numbers)))
-            except pa.ArrowInvalid:  # the opposite of the least bigint
+            except pa.ArrowInvalid:  # the least bigint has no negative
                 return None
         return [sign, *made]
 
@@ -117,7 +117,7 @@ class Signed(ColumnFunction):
 
 
 _LEAST = 1 - (1 << 63)
-"""The least long that has an opposite."""
+"""The least long that has a negative."""
 
 
 def _of_row(how: str, value: Any, sign: int) -> Any:
@@ -125,8 +125,8 @@ def _of_row(how: str, value: Any, sign: int) -> Any:
         return 0 if value is None else sign
     if isinstance(value, int) and value < _LEAST:
         raise ValueError(
-            f"{value} has no opposite among longs, so a sum of changes could not take it away: convert the field to "
-            f"decimal(20, 0) or to a double before the aggregate, or filter such values out"
+            f"the negative of {value} does not fit a long, so the sum could not subtract it when the row is removed: "
+            "convert the field to decimal(20, 0) or to a double before the aggregate, or filter such values out"
         )
     return None if value is None else value if sign > 0 else negated(value)
 
@@ -140,12 +140,12 @@ def _wide_sql(kind: DataType) -> str:
 
 
 def _adding(kind: str) -> str:
-    """Return whether a kind adds a row, as SQL."""
+    """Return whether a kind adds a row, as a SQL condition."""
     return f"{kind} IN ({', '.join(repr(each) for each in sorted(ADDS))})"
 
 
 def _literal(value: Any, kind: DataType) -> str | None:
-    """Return the comparison with a value of a field of this type, as SQL; None if it is not a plain literal."""
+    """Return a value of this type as a SQL literal, compared with its field; None if there is no plain literal."""
     if value is None:
         return "IS NULL"
     if isinstance(kind, StringType) and isinstance(value, str) and re.fullmatch(r"[\w +-]*", value, re.ASCII):
@@ -156,4 +156,4 @@ def _literal(value: Any, kind: DataType) -> str | None:
 
 
 SAME = {kind: kind for kind in KINDS}
-"""The values of a field that holds the kinds already."""
+"""The mapping for a field that already holds kinds."""

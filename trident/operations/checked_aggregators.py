@@ -1,8 +1,8 @@
-"""Calls of users' aggregators, with checks for two common mistakes.
+"""Calls of user aggregators, with checks for two common mistakes.
 
-A method without ``return``: None as an accumulator means that a key has no value, so a ``combine`` that returns None
-would silently delete the value. And an ``init`` that returns a list of the class or module each time: what is changed
-in place for one group would be in the values of all others, and in those of the next batch.
+The first is a method without ``return``: an accumulator of None means that a key has no value, so a ``combine`` that
+returns None would silently delete the value. The second is an ``init`` that returns the same list in each call: a
+change in place for one group would appear in all other groups, and in the next batch.
 """
 
 import dis
@@ -23,7 +23,7 @@ _WAY_OUT = "return the value, or annotate it as '-> ... | None' if it may be nul
 
 
 class WrongValueError(TypeError):
-    """A method of an aggregator returned a value that cannot be meant. The text begins with a verb."""
+    """A method of an aggregator returned an invalid value. The message begins with a verb."""
 
 
 class GaveNothingError(WrongValueError):
@@ -31,11 +31,11 @@ class GaveNothingError(WrongValueError):
 
 
 class SharedValueError(WrongValueError):
-    """Two calls of an aggregator's init returned one object that can change, such as a list."""
+    """Two calls of an aggregator's init returned the same mutable object, such as a list."""
 
 
 class SeparateValues:
-    """An aggregator's `init`. A call raises SharedValueError if it returns the list of the call before, or the like.
+    """An aggregator's `init`. Raises SharedValueError if two calls return the same mutable object, such as a list.
 
     >>> init = SeparateValues(lambda: [0])
     >>> init(), init()
@@ -53,22 +53,22 @@ class SeparateValues:
         if value is self._last and type(value).__hash__ is None:
             kind = type(value).__name__
             raise SharedValueError(
-                f"returned the same {kind} from two calls of init, so that the groups would share their values: each "
-                f"call must make a new {kind}"
+                f"returned the same {kind} from two calls of init, so the groups would share their values: create a "
+                f"new {kind} in each call"
             )
-        self._last = value  # as long as it is kept, a new object is another one
+        self._last = value  # keeping a reference prevents a new object from getting the same id
         return value
 
 
 def check_returns(method: Callable[..., Any], step: Step) -> None:
     """Raise TopologyError if no path through a method returns a value."""
     if _returns_nothing(method):
-        problem = f"{site_of(method)} returns no value: its result is always None. Write return before the value"
+        problem = f"{site_of(method)} has no return, so its result is always None: write return before the value"
         raise step.error(TopologyError, problem)
 
 
 def init_value(aggregator: CombinerAggregator, tuple: Any) -> Any:
-    """Call a combiner's `init`. Raises GaveNothingError if it gives None for a tuple without a null."""
+    """Call a combiner's `init`. Raises GaveNothingError if it returns None for a tuple without nulls."""
     value = aggregator.init(tuple)
     if value is None and all(each is not None for each in tuple) and not _may_be_none(aggregator, "init"):
         raise GaveNothingError(f"returned None from init for {short_repr(tuple)} ({_WAY_OUT})")
@@ -76,7 +76,7 @@ def init_value(aggregator: CombinerAggregator, tuple: Any) -> Any:
 
 
 def combine_values(aggregator: CombinerAggregator, a: Any, b: Any) -> Any:
-    """Call a combiner's `combine`. Raises GaveNothingError if it gives None for two values."""
+    """Call a combiner's `combine`. Raises GaveNothingError if it returns None for two values."""
     value = aggregator.combine(a, b)
     if value is None and a is not None and b is not None and not _may_be_none(aggregator, "combine"):
         raise GaveNothingError(f"returned None from combine for {short_repr(a)} and {short_repr(b)} ({_WAY_OUT})")
@@ -84,7 +84,7 @@ def combine_values(aggregator: CombinerAggregator, a: Any, b: Any) -> Any:
 
 
 def reduce_value(aggregator: ReducerAggregator, curr: Any, tuple: Any) -> Any:
-    """Call a reducer's `reduce`. Raises GaveNothingError if it gives None for a value and a tuple without a null."""
+    """Call a reducer's `reduce`. Raises GaveNothingError if it returns None for a value and a tuple without nulls."""
     value = aggregator.reduce(curr, tuple)
     if value is not None or curr is None or any(each is None for each in tuple) or _may_be_none(aggregator, "reduce"):
         return value
@@ -115,7 +115,7 @@ def _returns_nothing(method: Callable[..., Any]) -> bool:
 
 
 def _is_none(steps: list[dis.Instruction], at: int) -> bool:
-    """Return whether the return instruction at this index gives None, on every path to it."""
+    """Return whether the return instruction at this index always returns None."""
     if steps[at].opname == "RETURN_CONST":
         return steps[at].argval is None
     before = steps[at - 1]

@@ -1,4 +1,4 @@
-"""State updates that the library applies to whole columns, as plain data. The compiler has the functions for them."""
+"""State updates over whole columns, as plain data. The compiler has a function for each of them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from trident.operations.update_forms import UpdateForm
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnUpdater(UpdateForm):
-    """An update of whole columns. It calls no user code, and creates no objects for tuples."""
+    """An update over whole columns. It calls no user code, and creates no objects for tuples."""
 
     site: CallSite
 
@@ -20,7 +20,7 @@ class ColumnUpdater(UpdateForm):
 
     @property
     def same_in_parts(self) -> bool:
-        """True: the result for a key depends on the tuples of this key alone."""
+        """True: the result for a key depends only on the tuples of this key."""
         return True
 
 
@@ -28,12 +28,12 @@ class ColumnUpdater(UpdateForm):
 class LastOfKey(ColumnUpdater):
     """The update of `toTable`: keep the last tuple of each key, as a struct of the fields in `values`.
 
-    With `change`, the field with the kind of a change, a key leaves the state whose last tuple takes its row away. With
-    `consolidated`, the tuples are the changes of a state, where each row is taken away once and added once in a batch:
-    then a key leaves only if no tuple adds a row, because several rows may exchange their keys.
+    With `change`, the field with the kind of a change, a key leaves the state if its last tuple removes the row. With
+    `consolidated`, the tuples are the changes of a state, in which a batch removes and adds each row once: then a key
+    leaves only if no tuple adds a row, because several rows may exchange their keys.
 
-    With `order`, one of the `values`, a tuple that is less by this field does not replace a greater one, nor a stored
-    row that is greater. A null is the least value.
+    With `order`, one of the `values`, a tuple never replaces a tuple or stored row with a greater value of this field.
+    Null is the least value.
     """
 
     replaces: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The context that an operation's `prepare` gets, and the test whether an operation has `prepare` or `cleanup`."""
+"""The context passed to an operation's `prepare`, and the check whether an operation has `prepare` or `cleanup`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from trident.base.user_config import UserConfig
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """The place and the configuration of a copy of an operation. The operation's `prepare` gets this object.
+    """The partition, step and configuration of a copy of an operation, passed to its `prepare`.
 
     Meaning: ``org.apache.storm.trident.operation.TridentOperationContext``, and the ``Map`` of the configuration beside
     it.
@@ -21,7 +21,7 @@ class OperationContext:
     """
 
     partitionIndex: int
-    """The number of the partition that this copy sees, from 0."""
+    """The index of the partition that this copy processes, from 0."""
     numPartitions: int | None
     """The number of partitions; None if no `parallelismHint` sets it."""
     topology: str = ""
@@ -37,7 +37,7 @@ class OperationContext:
 
     @classmethod
     def of(cls, facts: RunFacts, partition: int, count: int | None, txid: int | None) -> "OperationContext":
-        """Return the context of the operations of one partition in a batch, before a step is known."""
+        """Return the context of the operations of one partition in a batch, without a step."""
         return cls(partition, count, facts.topology, txid=txid, config=facts.config)
 
     def at(self, step: str) -> "OperationContext":

@@ -14,14 +14,14 @@ LETTER: StructType = parse_schema(
 )
 """The fields of a dead letter.
 
-`id` identifies the letter. `stream` and `step` say where the function failed. `function` names the function with its
+`id` identifies the letter. `stream` and `step` locate the failure. `function` names the function with its
 file and line, `error` the class of the error; `message` is the error's text. `tuple` is the tuple that entered the
 step, as a JSON object by field. `txid` and `attempt` say in which attempt the function failed.
 """
 
 
 class KeepLetters:
-    """A StateUpdater for `partitionPersist` that keeps dead letters in a state: the newest ones, `most` at most.
+    """A StateUpdater for `partitionPersist` that keeps the newest dead letters in a state, at most `most`.
 
     The key is the letter's id, which grows with the txid.
     """
@@ -35,9 +35,9 @@ class KeepLetters:
     def updateState(self, state: Any, tuples: Sequence[Any], collector: Any) -> None:
         """Store the batch's new letters.
 
-        Remove the letters that the batch replays, and the oldest ones beyond `most`.
+        Remove the letters that the batch replays, and the oldest letters beyond `most`.
         """
-        # A letter that is replayed comes with its id only: its other fields are null.
+        # A replayed letter has only its id; its other fields are null.
         step = LETTER.names.index("step")
         new = [tuple(letter) for letter in tuples if letter[step] is not None]
         state.multiPut([letter[0] for letter in new], [letter[1:] for letter in new])

@@ -1,4 +1,4 @@
-"""Debezium: a function that reads the changes of a table in the envelope in which Debezium writes them to Kafka."""
+"""Debezium: a function that reads a table's changes from the envelope that Debezium writes to Kafka."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,13 +23,13 @@ class Debezium:
     """A function that reads Debezium's change events into changes of rows: ``asChanges(Debezium("id long, n long"))``.
 
     An event is an object with ``op``, ``before`` and ``after``, alone or as the ``payload`` beside its ``schema``. A
-    created row (``c``) and one of a snapshot (``r``) are an insert, an update (``u``) the row before it and the row
-    after it, a deletion (``d``) the deleted row. A null value, the tombstone after a deletion, and a message of the
-    database's log (``m``) give nothing. A truncated table (``t``) is refused.
+    created row (``c``) or a snapshot row (``r``) gives an insert, an update (``u``) the rows before and after it, a
+    deletion (``d``) the deleted row. A null value (the tombstone after a deletion) and a message of the database's log
+    (``m``) give nothing. A truncated table (``t``) is refused.
 
-    Members of the rows are matched with the fields by name, and have their types, as for `FromJson` and `FromAvro`. A
-    member that is not declared is ignored. A field that ``after`` lacks is null; one that ``before`` lacks fails the
-    event, since the row that is taken away would not be the one that was added.
+    Members of the rows are matched with the fields by name and must have their types, as for `FromJson` and
+    `FromAvro`. An undeclared member is ignored. A field that ``after`` lacks is null. A field that ``before`` lacks
+    fails the event, because the removed row could differ from the added one.
 
     Parameters
     ----------
@@ -79,12 +79,14 @@ class Debezium:
     ) -> None:
         self.fields = value_fields("Debezium", fields)
         if CHANGE.lower() in map(str.lower, self.fields.names):
-            raise TopologyError(f"Debezium: a field {CHANGE!r} would hold the kinds of change: leave it out")
+            raise TopologyError(f"Debezium: remove the field {CHANGE!r}, which the kinds of change use")
         nullable = [StructField(field.name, field.dataType) for field in self.fields.fields]
         self.outputFields = StructType([*nullable, *KIND.fields])
         avro = schema is not None or isinstance(registry, Mapping)
         if not avro and not isinstance(registry, bool | None):
-            raise TopologyError(f"Debezium: registry={brief(registry)}: expected True, or the schema of each number")
+            raise TopologyError(
+                f"Debezium: registry={brief(registry)}: expected True, or a mapping from numbers to schemas"
+            )
         self._avro = AvroRecords("Debezium", schema, registry or None) if avro else None  # type: ignore[arg-type]
         self._registry = registry is True
         self._names = frozenset(self.fields.names)
@@ -104,7 +106,7 @@ class Debezium:
         return [(*before, "update_preimage"), (*self._after(event), "update_postimage")]
 
     def upsert(self, value: bytes | str | None) -> list[tuple[Any, ...]]:
-        """Return the row after an event, or the deletion of a row, of which only the key need be known."""
+        """Return the row after an event, or the deletion of a row, of which only the key must be known."""
         event = self._event(value)
         if event is None:
             return []
@@ -123,14 +125,17 @@ class Debezium:
         if not isinstance(row, Mapping) or not self._names <= row.keys():
             missing = [name for name in self.fields.names if row is not None and name not in row]
             raise ValueError(
-                f"{what} {f'lacks {missing[0]!r}' if missing else 'is missing'}, so that no aggregate could take "
-                f"it away. In PostgreSQL, ALTER TABLE ... REPLICA IDENTITY FULL lets later events have it; otherwise "
-                f"keep the rows by key, asUpserts(Debezium(...)).toTable(key), and take the table's changes()"
+                f"{what} {f'lacks {missing[0]!r}' if missing else 'is missing'}, so no aggregate could remove it. In "
+                "PostgreSQL, set ALTER TABLE ... REPLICA IDENTITY FULL for later events; otherwise keep the rows by "
+                "key, asUpserts(Debezium(...)).toTable(key), and use the table's changes()"
             )
         return self._rows.read(row)
 
     def _event(self, value: bytes | str | None) -> Mapping[str, Any] | None:
-        """Return the envelope in a value; None if the value changes no row. Raises ValueError for anything else."""
+        """Return the event envelope in a value; None if the value changes no row.
+
+        Raises ValueError for any other value.
+        """
         message = None if value is None else self._avro.read(value) if self._avro else self._object(value)
         if isinstance(message, Mapping) and "payload" in message and "op" not in message:
             message = message["payload"]
@@ -139,8 +144,8 @@ class Debezium:
         op = message.get("op") if isinstance(message, Mapping) else None
         if op == "t":
             raise ValueError(
-                "the table was truncated, which says of no row that it was deleted, so states would keep all rows. "
-                "Reset the topology and read a new snapshot; onError='skip' keeps the rows that are gone"
+                "the table was truncated, and such an event does not list the deleted rows, so states would keep them "
+                "all. Reset the topology and read a new snapshot; onError='skip' keeps the deleted rows"
             )
         if op not in ("c", "r", "u", "d", "m"):
             raise ValueError(
@@ -164,7 +169,7 @@ class Debezium:
 
 
 class DebeziumUpserts:
-    """The function of `asUpserts`: the row after an event, or a deletion with what the source sent of the row."""
+    """The function of `asUpserts`: the row after an event, or a deletion with the fields that the source sent."""
 
     inputFields = Debezium.inputFields
 

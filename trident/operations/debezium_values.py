@@ -1,4 +1,4 @@
-"""The forms in which Debezium writes values: days, numbers since 1970, decimals as bytes, values that it left out."""
+"""Debezium's encodings of values: days, numbers since 1970, decimals as bytes, omitted values."""
 
 import base64
 import binascii
@@ -29,7 +29,8 @@ _UNAVAILABLE = frozenset(
         base64.b64encode(b"__debezium_unavailable_value").decode(),
     }
 )
-"""The value in place of a large one that an update left unchanged, as text, and as binary in Avro and in JSON."""
+"""The value that Debezium sends for a large column that an update did not change, as text, and as binary in Avro and
+JSON."""
 _NUMBERS = list(b"__debezium_unavailable_value")
 _PER_SECOND = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -37,9 +38,10 @@ _DAY_1970 = datetime.date(1970, 1, 1).toordinal()
 
 
 def is_unavailable(value: Any) -> bool:
-    """Return whether a value stands for a large one that the database did not send, in JSON or Avro.
+    """Return whether a value is Debezium's placeholder for a large value that the database did not send.
 
-    For an array it is an array of it alone or, of whole numbers, the numbers of its bytes; for a map one entry of it.
+    For an array the placeholder is an array with this one element or, for whole numbers, its bytes as numbers; for a
+    map it is one entry.
     """
     if isinstance(value, list):
         return value == _NUMBERS or (len(value) == 1 and is_unavailable(value[0]))
@@ -49,7 +51,7 @@ def is_unavailable(value: Any) -> bool:
 
 
 class RowReader:
-    """Reads rows of an envelope: the values of `fields`, whose forms the two options say."""
+    """A reader of envelope rows: it returns the values of `fields`, encoded as its two options say."""
 
     def __init__(self, fields: pa.Schema, decimals: Decimals | None, timestamps: Timestamps | None) -> None:
         if decimals is not None:
@@ -61,7 +63,7 @@ class RowReader:
         self._timestamps = timestamps
 
     def read(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the values of the fields in a row; a missing one is null. Raises ValueError for the first wrong one.
+        """Return the values of the fields in a row; a missing one is null. Raises ValueError for the first invalid one.
 
         >>> reader = RowReader(pa.schema([("id", pa.int64()), ("day", pa.date32())]), None, None)
         >>> reader.read({"id": 7, "day": 19782, "more": 1})
@@ -76,7 +78,7 @@ class RowReader:
         if is_unavailable(read):
             raise ValueError(
                 f"field {field.name!r}: the database did not send the value, because the update did not change it. In "
-                f"PostgreSQL, ALTER TABLE ... REPLICA IDENTITY FULL lets it send all values of later updates"
+                "PostgreSQL, set ALTER TABLE ... REPLICA IDENTITY FULL, so that later updates contain all values"
             )
         return read
 
@@ -90,7 +92,10 @@ class RowReader:
         return read_field(plain_value(decoded, field.type), field, _VALUES)
 
     def _decoded(self, value: Any, kind: pa.DataType) -> Any:
-        """Return a value without Debezium's form: as a date, a time, a decimal. Other values are returned unchanged."""
+        """Return a value without Debezium's encoding: as a date, a time, a decimal.
+
+        Other values are returned unchanged.
+        """
         if kinds.is_list(kind) and isinstance(value, list):
             return [self._decoded(item, kind.value_type) for item in value]
         if type(value) is int and kinds.is_date(kind):
@@ -106,12 +111,12 @@ class RowReader:
     def _time(self, value: int, kind: pa.DataType) -> datetime.datetime:
         if self._timestamps is None:
             raise _UnreadError(
-                f"expected {type_name(kind)}, got {value}: give timestamps='millis', 'micros' or 'nanos', the unit in "
-                f"which the connector's time.precision.mode writes such a column, or declare bigint"
+                f"expected {type_name(kind)}, got {value}: set timestamps='millis', 'micros' or 'nanos', the unit of "
+                "the connector's time.precision.mode, or declare bigint"
             )
         micros, rest = divmod(value * 10**6, _PER_SECOND[self._timestamps])
         if rest:
-            raise _UnreadError(f"{value} is finer than a microsecond: declare bigint")
+            raise _UnreadError(f"{value} has a finer resolution than microseconds: declare bigint")
         time = _within_years(lambda: _EPOCH + datetime.timedelta(microseconds=micros))
         return time if kind.tz else time.replace(tzinfo=None)
 
@@ -122,22 +127,24 @@ class RowReader:
             return _unscaled(value, kind.scale)
         if isinstance(value, str) and self._decimals in (None, "double"):
             raise _UnreadError(
-                f"expected {type_name(kind)}, got {value!r}: give decimals='precise' or 'string', as the connector's "
-                f"decimal.handling.mode is"
+                f"expected {type_name(kind)}, got {value!r}: set decimals='precise' or 'string', as in the "
+                "connector's decimal.handling.mode"
             )
         return _unscaled(value, kind.scale) if isinstance(value, str) and self._decimals == "precise" else value
 
 
 class _UnreadError(ValueError):
-    """A value is not in the form that the options name."""
+    """A value is not encoded as the options say."""
 
 
 def _unscaled(value: str | bytes, scale: int) -> decimal.Decimal:
-    """Return a decimal from its digits without the point, a number in two's complement; JSON has it as base64."""
+    """Return the decimal of an unscaled number in two's complement, which JSON has as base64."""
     try:
         digits = value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
     except (binascii.Error, TypeError) as error:
-        raise _UnreadError(f"got {value!r}, which is not base64 ({error}): is decimals='string' right?") from None
+        raise _UnreadError(
+            f"got {value!r}, which is not base64 ({error}): does the connector use decimals='string'?"
+        ) from None
     return decimal.Decimal(int.from_bytes(digits, "big", signed=True)).scaleb(-scale, _EXACT)
 
 

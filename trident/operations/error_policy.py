@@ -40,7 +40,7 @@ OnError: TypeAlias = Literal["skip"] | DeadLetter
 """The policy of a step in a plan. A step without a policy (None) fails the batch."""
 
 OnErrorLike: TypeAlias = Literal["fail", "skip", "deadLetter"] | DeadLetter
-"""A policy in the form in which users pass it to a verb."""
+"""A policy as users pass it to a verb."""
 
 _NAMES = ("fail", "skip", "deadLetter")
 
@@ -63,7 +63,7 @@ def read_policy(onError: object, operation: Operation, step: Step) -> OnError | 
     if policy is not None and operation.call.native:
         raise step.error(
             TopologyError,
-            "onError needs a function that is called with one tuple at a time; an operation of Spark fails for all "
-            "tuples at once. Catch the error in the expression (try_cast, try_divide), or write it in Python",
+            "onError needs a function that is called with one tuple at a time; a Spark operation fails for all tuples "
+            "at once. Catch the error in the expression (try_cast, try_divide), or write it in Python",
         )
     return policy

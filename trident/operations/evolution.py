@@ -1,4 +1,4 @@
-"""Evolution: the declaration of a state's former shape, and of how its values become values of the present shape."""
+"""Evolution: the declaration of a former shape of a state, and the conversion of its values to the present shape."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ _USAGE = "Evolution(was, value=, by=, add=)"
 
 @dataclass(frozen=True, eq=False)
 class Evolution:
-    """A former shape of a state's values, and how they become values of the present shape.
+    """A former shape of a state's values, and their conversion to the present shape.
 
     The first batch that a start commits over a state of this shape writes all its values in the present shape. Until
-    then the stored state stays as it is, and the former program can be started again. Meaning: the schema evolution and
+    then the stored state is unchanged, and the former program can be started again. Meaning: the schema evolution and
     the state migration of Flink's state serializers. Trident has none.
 
     Parameters
@@ -66,7 +66,7 @@ class Evolution:
         if not isinstance(self.add, Mapping) or not all(isinstance(name, str) for name in self.add):
             raise TypeError(f"add={brief(self.add)}: expected a mapping from new fields to their values")
         if self.value is not None and self.add:
-            raise ValueError("value= gives the whole new value, so add= has no meaning beside it: give one of them")
+            raise ValueError("value= returns the whole new value, so add= has no effect: pass only one of them")
 
     def former_type(self, step: Step) -> pa.DataType:
         """Return the type `was`. Raises TypeDeclarationError if it is neither a type nor a list of fields."""
@@ -80,7 +80,10 @@ class Evolution:
 
 
 def read_evolutions(evolve: object, step: Step) -> tuple[Evolution, ...]:
-    """Return the argument `evolve` of a verb as a tuple. Raises TopologyError if it is not of Evolutions."""
+    """Return the argument `evolve` of a verb as a tuple.
+
+    Raises TopologyError if it contains anything but Evolutions.
+    """
     several = evolve if isinstance(evolve, list | tuple) else () if evolve is None else (evolve,)
     for each in several:
         if not isinstance(each, Evolution):

@@ -1,6 +1,6 @@
-"""Built-in aggregators with a condition, ``Sum("price", where=...)``, in the form that engines and stores call.
+"""Built-in aggregators with a condition, ``Sum("price", where=...)``, as engines and stores call them.
 
-The condition is computed before, as a field of the stream (`trident.stream.aggregate_conditions`).
+The condition is computed earlier, as a field of the stream (`trident.stream.aggregate_conditions`).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ from trident.operations.aggregates.sum import Sum
 from trident.operations.tuples import tuple_type
 
 _OF_INNER = frozenset(("present", "retract", "combineColumn"))
-"""The methods that an aggregator need not have, and that work on accumulators alone."""
+"""The optional methods of an aggregator that work on accumulators alone."""
 
 
 @dataclass(frozen=True, eq=False)
 class Filtered(BuiltinAggregator):
-    """An aggregator over the tuples for which the last input field is true. A tuple for which it is not adds nothing.
+    """An aggregator over the tuples whose last input field, the condition, is true. Other tuples are skipped.
 
     `inner` is the user's aggregator over the other input fields, `inputs`.
     """
@@ -87,17 +87,17 @@ class Filtered(BuiltinAggregator):
     def _make(self) -> Callable[[Any], Any]:
         return tuple_type(tuple(self.inputs.names))
 
-    def __getstate__(self) -> dict[str, Any]:  # without the class of tuples, which is made at run time
+    def __getstate__(self) -> dict[str, Any]:  # without the class of tuples, which is created at run time
         return {name: value for name, value in vars(self).items() if name != "_make"}
 
 
 @dataclass(frozen=True)
 class CountWhere(Sum):
-    """The number of tuples for which a condition is true, as the sum of a field that is 1 for them and 0 for others."""
+    """The number of tuples that satisfy a condition, as the sum of a field with 1 for them and 0 for others."""
 
 
 def as_written(aggregator: Any) -> Any:
-    """Return the aggregator that the user wrote, for one that was given a condition."""
+    """Return the aggregator as the user wrote it, without the condition added to it."""
     if isinstance(aggregator, Filtered):
         return aggregator.inner
     return Count() if isinstance(aggregator, CountWhere) else aggregator

@@ -9,10 +9,10 @@ from trident.operations.windows import EventTime
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstOfKey(ColumnUpdater):
-    """Pass on the first tuple of each key, and drop the others.
+    """An update that emits the first tuple of each key and drops the others.
 
-    By event time (`config`) a key is remembered for `within` microseconds after the time of the tuple that was passed
-    on. Without it a key is remembered for as long as the state keeps it.
+    With event time (`config`) a key is remembered for `within` microseconds after the time of the emitted tuple,
+    otherwise for as long as the state keeps it.
     """
 
     holds_back: ClassVar[bool] = True
@@ -33,4 +33,4 @@ class FirstOfKey(ColumnUpdater):
     @property
     def why_driver(self) -> str | None:
         """The reason why executors cannot compute the update; None if they can."""
-        return None if self.config is None else "the driver keeps the times at which keys expire"
+        return None if self.config is None else "the driver keeps the expiry times of keys"

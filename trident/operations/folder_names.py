@@ -1,4 +1,4 @@
-"""The check of texts that name the folders of a Parquet output, before their batch is frozen."""
+"""The check of strings that name folders of a Parquet output, before their batch is frozen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from trident.operations.column_functions import RAISED, ColumnFunction
 
 @dataclass(frozen=True)
 class FolderNames(ColumnFunction):
-    """The texts of fields, unchanged. Raises ValueError for a text that is too long for the name of a folder."""
+    """A function that returns fields unchanged. Raises ValueError for a string that is too long for a folder name."""
 
     fields: tuple[str, ...]
 
@@ -22,8 +22,8 @@ class FolderNames(ColumnFunction):
         for name, value in zip(self.fields, values, strict=True):
             if value is not None and len(escaped(value).encode()) > _room(name):
                 raise ValueError(
-                    f"field {name!r} has a text of {len(value)} characters, which is too long for the name of a folder "
-                    f"(partitionBy): partition by another field, or filter such tuples out before it"
+                    f"field {name!r} has a text of {len(value)} characters, which is too long for a folder name "
+                    "(partitionBy): partition by another field, or filter such tuples out before it"
                 )
         return values if len(values) > 1 else values[0]
 
@@ -43,13 +43,13 @@ _OTHERS = f"[^{ESCAPED_SIGNS[1:]}"
 
 
 def _room(name: str) -> int:
-    """Return how many bytes the value of a field may take in the name of its folder."""
+    """Return the most bytes that a field's value may take in its folder's name."""
     return LONGEST_NAME - len(escaped(name).encode()) - len("=")
 
 
 def _too_long(name: str, texts: pa.Array) -> bool:
     lengths, room = pc.binary_length(texts), _room(name)
-    if 3 * (pc.max(lengths).as_py() or 0) <= room:  # an escaped sign takes three bytes
+    if 3 * (pc.max(lengths).as_py() or 0) <= room:  # an escaped character takes three bytes
         return False
     signs = pc.count_substring_regex(texts, ESCAPED_SIGNS)
     return (pc.max(pc.add(lengths, pc.multiply(signs, 2))).as_py() or 0) > room

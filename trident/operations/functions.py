@@ -1,4 +1,4 @@
-"""The contracts of users' operations, and the forms of operations in a plan."""
+"""The interfaces of user operations, and the plan forms of operations."""
 
 import enum
 import re
@@ -13,7 +13,7 @@ from trident.operations.update_forms import UpdateForm
 
 
 class Call(enum.Enum):
-    """The way in which an operation is called."""
+    """How an operation is called."""
 
     VALUES = "one positional argument for each field"
     TUPLE = "one TridentTuple"
@@ -34,7 +34,7 @@ class Call(enum.Enum):
 
     @property
     def pandas(self) -> bool:
-        """Return whether one call gets many tuples, as pandas objects."""
+        """Return whether one call gets many tuples as pandas objects."""
         return self in (Call.SERIES, Call.PANDAS_FRAME)
 
 
@@ -43,7 +43,7 @@ class Operation:
     """A user's operation in a plan: the object (`target`), its source location, and how it is called.
 
     `many` is true if one call gives many tuples (a generator, an Iterator annotation, flatMap). A call with pandas
-    objects gives one tuple for each input tuple; with `many`, any number for all input tuples together.
+    objects returns one tuple for each input tuple; with `many`, any number in all.
     """
 
     target: Any
@@ -53,19 +53,19 @@ class Operation:
 
     @property
     def words(self) -> frozenset[str]:
-        """The words of a SQL expression or a ready Column in small letters, among them the fields that it reads."""
+        """The words of a SQL expression or a ready Column in lower case, including the fields that it reads."""
         if self.call is Call.EXPRESSION:
             return words_of(self.target.text)
         return words_of(str(self.target)) if self.call is Call.COLUMN else frozenset()
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text of Spark SQL, in small letters."""
+    """Return the words of a Spark SQL text, in lower case."""
     return frozenset(re.findall(r"\w+", text.lower()))
 
 
 class TridentCollector(Protocol):
-    """The object through which a user's operation emits tuples."""
+    """The object with which a user's operation emits tuples."""
 
     def emit(self, values: Sequence[Any]) -> None:
         """Emit one tuple: one value for each declared output field."""
@@ -75,13 +75,13 @@ class TridentCollector(Protocol):
 class Function:
     """An operation that appends values to a tuple. Subclass it if a plain callable is not enough.
 
-    `execute` emits any number of times. Each emission gives one tuple: the input tuple's fields, then the emitted
+    `execute` may emit any number of times. Each emission is one tuple: the input tuple's fields, then the emitted
     values. Without an emission the tuple is dropped. Meaning: ``org.apache.storm.trident.operation.Function``. An
     optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types if the output fields do not.
     An optional attribute ``outputFields`` declares the output fields if the call leaves them out. A Function must be
     picklable: it runs on Spark's workers. An optional ``prepare(context)`` is called before the first tuple of a
-    partition, with an `OperationContext`, and an optional ``cleanup()`` after the last tuple. Both are called for every
-    batch, on a copy of the Function; keep costly objects in a module, so that a worker finds them again.
+    partition, with an `OperationContext`, and an optional ``cleanup()`` after the last tuple. Both are called for
+    every batch, on a copy of the Function; keep costly objects in a module, where a worker can reuse them.
 
     >>> class Split(Function):
     ...     outputType = "string"
@@ -91,12 +91,12 @@ class Function:
     """
 
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
-        """Emit the values to append to `tuple`, a TridentTuple of the input fields."""
+        """Emit values to append to `tuple`, a TridentTuple of the input fields."""
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
 
 class Filter:
-    """An operation that decides whether a tuple stays. Subclass it if a plain callable is not enough.
+    """An operation that decides whether a tuple is kept. Subclass it if a plain callable is not enough.
 
     Meaning: ``org.apache.storm.trident.operation.Filter``. A Filter may have ``prepare`` and ``cleanup``, as a
     `Function` may.
@@ -107,7 +107,7 @@ class Filter:
     """
 
     def isKeep(self, tuple: Any) -> bool:
-        """Return whether `tuple`, a TridentTuple of the input fields, stays."""
+        """Return whether to keep `tuple`, a TridentTuple of the input fields."""
         raise NotImplementedError(f"{type(self).__name__} has no isKeep(tuple)")
 
 
@@ -119,15 +119,15 @@ class QueryFunction(Protocol):
         ...
 
     def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
-        """Emit the values to append to `tuple`, whose result is `result`. Without an emission the tuple is dropped."""
+        """Emit values to append to `tuple`, given its `result`. Without an emission the tuple is dropped."""
         ...
 
 
 class StateUpdater(Protocol):
     """Changes a state with the tuples of a batch (``org.apache.storm.trident.state.StateUpdater``).
 
-    Optional attributes complete the call of `partitionPersist`: ``keyFields`` and ``valueType`` (DDL) the keys and
-    values of the state, ``outputType`` (DDL) the types of the emitted values.
+    Optional attributes (DDL) complete the call of `partitionPersist`: ``keyFields`` and ``valueType`` declare the
+    state's keys and values, ``outputType`` the types of the emitted values.
     """
 
     def updateState(self, state: Any, tuples: Sequence[Any], collector: TridentCollector) -> None:
@@ -165,7 +165,7 @@ class Query:
 class Declared:
     """Output fields as the user wrote them.
 
-    `typed` lists the fields with a type; the others have type void at first.
+    `typed` lists the fields with a type; the others initially have the type void.
     """
 
     schema: StructType

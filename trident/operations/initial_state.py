@@ -1,4 +1,4 @@
-"""InitialState: the content with which a new state begins, as of before its first batch."""
+"""InitialState: the content of a new state before its first batch."""
 
 import os
 from collections.abc import Callable
@@ -13,9 +13,9 @@ _SOURCES = "a pandas or Spark DataFrame, a table of Arrow, the path of a Parquet
 
 @dataclass(frozen=True, eq=False)
 class InitialState:
-    """The content with which a new state begins, and how its values are stored.
+    """The content of a new state, and how its values are stored.
 
-    Trident has no such thing; a Flink savepoint that the State Processor API writes is used in the same way.
+    Trident has no counterpart; in Flink, a savepoint written with the State Processor API has this purpose.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class InitialState:
 
     def __post_init__(self) -> None:
         if not _is_source(self.source):
-            raise TypeError(f"initialState: {brief(self.source)} is not {_SOURCES}, nor a function that returns one")
-        if self.value is not None and not callable(self.value):
             raise TypeError(
-                f"value={brief(self.value)}: expected a function from a value of the source to the stored one"
+                f"initialState: {brief(self.source)} is neither {_SOURCES}, nor a function that returns one"
             )
+        if self.value is not None and not callable(self.value):
+            raise TypeError(f"value={brief(self.value)}: expected a function from a source value to the stored one")
 
 
 def read_initial(initialState: object, step: Step) -> InitialState:
@@ -57,7 +57,7 @@ def read_initial(initialState: object, step: Step) -> InitialState:
 
 
 def _is_source(source: object) -> bool:
-    """Return whether `table_of` may read the source. Its content is read only when the state begins."""
+    """Return whether `table_of` may be able to read the source. Its content is read only when the state begins."""
     return is_path(source) or callable(source) or is_table(source)
 
 
@@ -67,5 +67,5 @@ def is_path(source: object) -> bool:
 
 
 def is_table(source: object) -> bool:
-    """Return whether a source is a table: of Arrow, pandas or Spark, or a state that was opened."""
+    """Return whether a source is a table: Arrow, pandas, Spark, or an opened state."""
     return any(hasattr(source, name) for name in ("toArrow", "column_names", "to_parquet"))

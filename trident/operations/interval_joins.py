@@ -7,12 +7,12 @@ from trident.base.durations import duration_text
 from trident.operations.windows import EventTime, EventTimeWindow
 
 _LEAST_BUCKET = 60_000_000
-"""The shortest bucket of time in which tuples wait (microseconds)."""
+"""The shortest time bucket for waiting tuples, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One stream of a join: its key fields, and its event time or the windows of its tuples."""
+    """One stream of a join: its key fields, and either its event time or the windows of its tuples."""
 
     site: CallSite
     keys: tuple[str, ...]
@@ -20,17 +20,17 @@ class Side:
 
     @property
     def time(self) -> str:
-        """The field of event time."""
+        """The event time field."""
         assert self.config.timestampField is not None
         return self.config.timestampField
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalJoining:
-    """A join of tuples with times that differ by at most an interval.
+    """A join of tuples whose times differ by at most an interval.
 
     The time of the right tuple is from `lower` to `upper` microseconds after that of the left one; both may be
-    negative. `unmatched` says for each stream whether its tuples without a partner are emitted, too.
+    negative. `unmatched` has a flag for each stream: whether its tuples without a partner are emitted, too.
     """
 
     site: CallSite
@@ -41,7 +41,7 @@ class IntervalJoining:
 
     @property
     def bucket(self) -> int:
-        """The length of the buckets of time in which tuples wait, in microseconds."""
+        """The length of the time buckets of waiting tuples, in microseconds."""
         return max(self.upper - self.lower, _LEAST_BUCKET)
 
     @property
@@ -57,7 +57,7 @@ class IntervalJoining:
 
 
 def join_kind(unmatched: tuple[bool, bool]) -> str:
-    """Return the kind of a join, as users write it. `unmatched` says whose tuples are emitted without a partner.
+    """Return the kind of a join, as users write it. `unmatched` flags the streams whose tuples need no partner.
 
     >>> join_kind((True, False))
     'left'
@@ -66,7 +66,7 @@ def join_kind(unmatched: tuple[bool, bool]) -> str:
 
 
 def span(microseconds: int) -> str:
-    """Return a duration, which may be negative, as text.
+    """Return a possibly negative duration as text.
 
     >>> span(-3_600_000_000), span(0)
     ('-1 hour', '0 seconds')

@@ -1,4 +1,4 @@
-"""The options of a join: which streams may lack a key, and which fields its results have."""
+"""The options of a join: the streams that may lack a key, and the fields of its results."""
 
 import enum
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from trident.base.step import Step
 
 
 class _JoinTypes(enum.EnumType):
-    """The metaclass of `JoinType`. Its error for an unknown name, such as Trident's ``mixed``, names the way out."""
+    """The metaclass of `JoinType`. Its error for an unknown name, such as Trident's ``mixed``, suggests a known one."""
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
         def __getattr__(cls, name: str) -> NoReturn:
             hint = "; its members are INNER and OUTER"
             if name == "mixed":
-                hint = "; give a list with one for each stream, such as [JoinType.INNER, JoinType.OUTER]"
+                hint = "; pass a list with one for each stream, such as [JoinType.INNER, JoinType.OUTER]"
             raise AttributeError(f"'JoinType' has no {name!r}{hint}", name=name)
 
 
 class JoinType(enum.StrEnum, metaclass=_JoinTypes):
-    """The type of a stream in a join: whether it may lack a key. Meaning: ``org.apache.storm.trident.JoinType``.
+    """How a join treats a stream that lacks a key. Meaning: ``org.apache.storm.trident.JoinType``.
 
-    A list of them has one for each stream. The join emits tuples for a key if every INNER stream has tuples with the
-    key. An OUTER stream that has no such tuple gives nulls. SQL calls ``[INNER, OUTER]`` a left join.
+    A list has one for each stream. The join emits tuples for a key if every INNER stream has tuples with the key; the
+    fields of an OUTER stream without such tuples are null. In SQL, ``[INNER, OUTER]`` is a left join.
     """
 
     INNER = "inner"
@@ -51,7 +51,7 @@ _OF_ALL = {"inner": False, "full": True, "outer": True}
 
 
 def join_type_like(text: str) -> str | None:
-    """Return the `joinType` for a text from this library's or PySpark's vocabulary; None if the text is unknown.
+    """Return the `joinType` for a name in this library's or PySpark's vocabulary; None if it is unknown.
 
     >>> join_type_like("left_outer"), join_type_like("full"), join_type_like("user")
     ('left', 'full', None)
@@ -62,7 +62,7 @@ def join_type_like(text: str) -> str | None:
 
 
 def read_join_types(joinType: object, count: int, step: Step) -> tuple[bool, ...]:
-    """Return for each of `count` streams whether `joinType` allows that it lacks a key."""
+    """Return for each of `count` streams whether `joinType` allows it to lack a key."""
     if isinstance(joinType, str):
         if joinType in _OF_ALL:
             return (_OF_ALL[joinType],) * count
@@ -71,8 +71,8 @@ def read_join_types(joinType: object, count: int, step: Step) -> tuple[bool, ...
         if joinType in _OF_TWO:
             raise step.error(
                 TopologyError,
-                f"joinType={joinType!r} needs two streams, not {count}: give a list with a JoinType for each, "
-                f"such as [{', '.join(['INNER', 'OUTER', 'OUTER', '...'][: min(count, 4)])}]",
+                f"joinType={joinType!r} needs two streams, not {count}: pass a list with a JoinType for each, such as "
+                f"[{', '.join(['INNER', 'OUTER', 'OUTER', '...'][: min(count, 4)])}]",
             )
         like = join_type_like(joinType)
         near = f"; did you mean {like!r}?" if like else did_you_mean(joinType, [*_OF_ALL, *_OF_TWO])
@@ -92,7 +92,7 @@ def read_join_types(joinType: object, count: int, step: Step) -> tuple[bool, ...
 
 
 def read_join_mode(mode: object, step: Step) -> bool:
-    """Return whether `mode` keeps every field of every stream."""
+    """Return whether `mode` keeps all fields of every stream."""
     if mode in tuple(JoinOutFieldsMode):
         return mode == JoinOutFieldsMode.PRESERVE
     near = did_you_mean(mode, [known.value for known in JoinOutFieldsMode]) if isinstance(mode, str) else ""

@@ -1,4 +1,4 @@
-"""FromJson: a function that reads values of JSON, such as those of Kafka's messages, into fields."""
+"""FromJson: a function that reads JSON values, such as those of Kafka messages, into fields."""
 
 import decimal
 from collections.abc import Callable
@@ -25,12 +25,12 @@ _DECODER = msgspec.json.Decoder()
 
 
 class FromJson:
-    """A function that reads a value of JSON, binary or text, into fields: ``each("value", FromJson("user bigint"))``.
+    """A function that reads a JSON value, binary or string, into fields: ``each("value", FromJson("user bigint"))``.
 
-    The value must be an object; its members are matched with the fields by name. A missing member is null, one that is
-    not declared is ignored, and a null value (a tombstone of Kafka) gives nulls. A member must have the JSON type of
-    its field, as in ``FileSpout(path, Json())``: dates and times are texts in ISO 8601, binary is text in base64, and
-    a decimal may be a text too. Nothing is rounded or guessed. The results are the same on both engines and in DRPC
+    The value must be an object; its members are matched with the fields by name. A missing member is null, an
+    undeclared one is ignored, and a null value (a Kafka tombstone) gives nulls. A member must have the JSON type of
+    its field, as in ``FileSpout(path, Json())``: dates and times are ISO 8601 strings, binary is a base64 string, and
+    a decimal may be a string, too. Nothing is rounded or guessed. The results are the same on both engines and in DRPC
     requests.
 
     Parameters
@@ -95,7 +95,7 @@ class FromJson:
         return self._read_exactly(value) if quick is None else quick
 
     def _read_quickly(self, value: bytes | str) -> tuple[Any, ...] | None:
-        """Return the fields of a value, read by the fast parser; None if only the exact parser can read them."""
+        """Return the fields of a value, read by the fast parser; None if the value needs the exact parser."""
         try:
             found = _DECODER.decode(value)
             if type(found) is not dict:
@@ -125,24 +125,24 @@ class FromJson:
 
 
 def refuse_registered(value: bytes | str, reader: str) -> None:
-    """Raise ValueError for a value that begins as those of a schema registry's serializer. `reader` is a function."""
+    """Raise ValueError for a value that begins like a schema registry's. `reader` names the calling function."""
     if looks_registered(value):
         raise ValueError(
-            f"it looks like a value of a schema registry's serializer, since it begins with a zero byte: for JSON use "
-            f"{reader}(..., registry=True), for Avro {'FromAvro' if reader == 'FromJson' else reader}(..., "
-            f"registry={{number: schema}})"
+            f"it begins with a zero byte, like a value of a schema registry's serializer: for JSON use {reader}(..., "
+            f"registry=True), for Avro {'FromAvro' if reader == 'FromJson' else reader}(..., registry={{number: "
+            "schema})"
         )
 
 
 def unregistered(value: bytes | str) -> bytes:
-    """Return the JSON in a value from a schema registry's serializer. The schema need not be known for that."""
+    """Return the JSON in a value of a schema registry's serializer. The schema is not needed."""
     written = value.encode() if isinstance(value, str) else value
     schema_number(written)
     return written[HEAD:]
 
 
 def accepted_types(kind: pa.DataType) -> tuple[type, ...]:
-    """Return the Python types whose values a column of this type holds unchanged; none if values need a closer check.
+    """Return the Python types whose values need no conversion for a column of this type; none if each needs a check.
 
     >>> accepted_types(pa.float64()), accepted_types(pa.list_(pa.int64()))
     ((<class 'float'>, <class 'int'>), ())
@@ -154,11 +154,11 @@ def accepted_types(kind: pa.DataType) -> tuple[type, ...]:
 # --- many values at once ------------------------------------------------------------------------------------------
 
 _PART = 256
-"""The values whose objects exist at once. The garbage collector would walk over more of them again and again."""
+"""The most values decoded at once. The garbage collector would walk over more objects again and again."""
 
 
 class JsonValues(PartlyColumns):
-    """The fields of many values, to the results of a `FromJson`, which itself reads those in doubt."""
+    """The fields of many values, equal to the results of `FromJson`, which itself reads the doubtful ones."""
 
     def __init__(
         self, function: Callable[[bytes | str | None], Any], outputs: pa.Schema, reader: ValueReader, registry: bool
@@ -185,7 +185,7 @@ class JsonValues(PartlyColumns):
         for row in sorted(doubts):
             try:
                 read[row] = self._row(values[row])
-            except Exception:  # the call for the tuple raises it again, as an error of the step
+            except Exception:  # the call for the tuple raises it again, as the step's error
                 failing.append(row)
         if not read:
             return columns, failing
@@ -213,5 +213,5 @@ class JsonValues(PartlyColumns):
 
 
 def columns_of(function: object) -> PartlyColumns | None:
-    """Return the form for many values of a function of the library; None if it has none."""
+    """Return the form of a library function for many values; None if it has none."""
     return function._by_columns() if type(function) is FromJson else None  # noqa: SLF001  it is no part of the API

@@ -1,4 +1,4 @@
-"""The function that refuses tuples that no Kafka topic could take, before their batch is frozen."""
+"""The function that refuses tuples that Kafka could not accept, before their batch is frozen."""
 
 import re
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from trident.operations.column_functions import ColumnFunction
 _NAME = r"[a-zA-Z0-9._-]{1,249}"
 _TOPIC = re.compile(_NAME)
 _FOLDERS = (".", "..")
-OF_BROKERS = "which is a topic of the brokers themselves"
+OF_BROKERS = "which is an internal topic of the brokers"
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
-"""The topics of the brokers themselves: another message in them damages positions and transactions."""
+"""Kafka's internal topics: writing to them damages offsets and transactions."""
 
 
 def is_topic(name: str) -> bool:
-    """Return whether a message may be written to a topic of this name: Kafka allows it, and it is not the brokers' own.
+    """Return whether a message may be written to a topic of this name: it is valid, and not internal to Kafka.
 
     >>> is_topic("shop.orders"), is_topic("shop orders"), is_topic(".."), is_topic("__consumer_offsets")
     (True, False, False, False)
@@ -29,9 +29,9 @@ def is_topic(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Deliverable(ColumnFunction):
-    """The field `topic`, if it is not None, then the field `headers`, if it is not None: unchanged.
+    """A function that returns the fields `topic` and `headers` unchanged; each of them may be None (absent).
 
-    Raises ValueError for a text that is no name of a topic, for a header that is null, and for one without a name.
+    Raises ValueError for a string that is not a topic name, for a null header, and for a header without a key.
     """
 
     topic: str | None
@@ -45,7 +45,7 @@ class Deliverable(ColumnFunction):
         given = dict(zip(self.fields, values, strict=True))
         topic = given.get(self.topic) if self.topic else None
         if topic is not None and not is_topic(topic):
-            why = OF_BROKERS if topic in INTERNAL else "which is no name of a topic"
+            why = OF_BROKERS if topic in INTERNAL else "which is not a valid topic name"
             raise ValueError(
                 f"topicField {self.topic!r} is {topic[:300]!r}, {why}: expected 1 to 249 letters a to z, digits, '.', "
                 f"'_' and '-', or null; correct the name, or filter such tuples out before it"
@@ -54,7 +54,7 @@ class Deliverable(ColumnFunction):
             if header is None or header[0] is None:
                 raise ValueError(
                     f"headers {self.headers!r} has {'a null' if header is None else 'a header whose key is null'}: "
-                    f"expected a key for each header; leave such headers out, or filter such tuples out before it"
+                    "expected a key in each header; remove such headers, or filter such tuples out before it"
                 )
         return values if len(values) > 1 else values[0]
 
@@ -69,7 +69,7 @@ def _are_topics(texts: pa.Array) -> bool:
     right = pc.and_not(
         pc.match_substring_regex(texts, f"^{_NAME}$"), pc.is_in(texts, pa.array([*_FOLDERS, *INTERNAL], texts.type))
     )
-    newline = pc.any(pc.match_substring(texts, "\n")).as_py()  # "$" also matches before one
+    newline = pc.any(pc.match_substring(texts, "\n")).as_py()  # "$" would also match before a line break
     return pc.all(right).as_py() is not False and not newline
 
 

@@ -56,7 +56,7 @@ class GroupedMultiReducer(Protocol):
 
     ``init`` is called at the first tuple of a group in any stream, ``complete`` at the end of the batch. `group` is a
     TridentTuple of the group fields, under the names that they have in the first stream. The group fields are not added
-    to the tuples that the reducer emits. The rest is as in a `MultiReducer`.
+    to the tuples that the reducer emits. Otherwise it works like a `MultiReducer`.
     Meaning: ``org.apache.storm.trident.operation.GroupedMultiReducer``.
 
     >>> class Balance:

@@ -1,4 +1,4 @@
-"""Functions that find the output fields and their types: in the declaration, the ``outputType`` or annotations."""
+"""Functions that determine output fields and their types: from the declaration, ``outputType`` or annotations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
     else:
         raise step.error(
             TopologyError,
-            f"expected outputFields as text such as 'word string', a list of names or a StructType, not "
+            "expected outputFields as a string such as 'word string', a list of names or a StructType, not "
             f"{brief(outputs)}",
         )
     return Declared(_schema([field for field, _ in fields], step), tuple(typed for _, typed in fields))
@@ -39,7 +39,7 @@ def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
 def value_fields(name: str, fields: object) -> spark.StructType:
     """Return the argument `fields` of the function `name`, DDL or a StructType, as a StructType.
 
-    Raises TopologyError, or TypeDeclarationError for a type that does not exist.
+    Raises TopologyError for anything else, or TypeDeclarationError for a type that does not exist.
     """
     if isinstance(fields, str):
         fields = parse_schema(fields)
@@ -52,14 +52,14 @@ def value_fields(name: str, fields: object) -> spark.StructType:
 
 def own_fields(target: object) -> str | spark.StructType | None:
     """Return the output fields that an operation declares in ``outputFields``; None if it declares none."""
-    if isinstance(target, Column):  # it has an attribute of any name
+    if isinstance(target, Column):  # the object has attributes of any name
         return None
     own = getattr(target, "outputFields", None)
     return own if isinstance(own, str | spark.StructType) else None
 
 
 def _read_field(piece: str, step: Step) -> tuple[spark.StructField, bool]:
-    """Read one output field. Return the field, and whether it was written with a type."""
+    """Read one output field. Return it, and whether it was written with a type."""
     try:
         reader = Reader(piece)
         name = reader.next("a field name", "word", "name")
@@ -79,12 +79,12 @@ def _schema(fields: Sequence[spark.StructField], step: Step) -> spark.StructType
     except TopologyError as error:
         raise step.error(type(error), f"output {error}") from None
     if not schema.fields:
-        raise step.error(TopologyError, "outputFields names no field")
+        raise step.error(TopologyError, "outputFields is empty: name at least one field")
     return schema
 
 
 def resolve(declared: Declared, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
-    """Return the output fields with types: as declared, otherwise from the ``outputType``, otherwise annotations."""
+    """Return the output fields with types: declared, from ``outputType``, or from annotations, in this order."""
     schema = declared.schema
     _check_result(declared, operation, returns, step)
     if all(declared.typed):
@@ -96,7 +96,7 @@ def resolve(declared: Declared, operation: Operation, returns: Returns, step: St
 
 
 def keep_names(schema: spark.StructType, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
-    """Return the output fields of a map that declares none: the input fields, with the map's own types if any."""
+    """Return the output fields of a map without declared ones: the input fields, with the map's types if known."""
     if operation.call.native:
         raise step.error(TypeDeclarationError, "declare its result with a type: outputFields='name type'")
     declared = Declared(schema, (False,) * len(schema.names))
@@ -106,12 +106,12 @@ def keep_names(schema: spark.StructType, operation: Operation, returns: Returns,
 
 
 def emitted(target: Any, outputs: OutputsLike, step: Step, holder: str) -> spark.StructType:
-    """Return the fields that `target` emits through its collector. Errors call the object `holder`."""
+    """Return the fields that `target` emits through its collector. Errors call the object by `holder`."""
     return typed_outputs(target, read_outputs(outputs, step), step, holder)
 
 
 def typed_outputs(target: Any, declared: Declared, step: Step, holder: str) -> spark.StructType:
-    """Return the output fields with types: the declared ones, otherwise from the ``outputType`` of `target`."""
+    """Return the output fields with types: declared, otherwise from the ``outputType`` of `target`."""
     if all(declared.typed):
         return declared.schema
     types = own_types(target, len(declared.schema.names), step)
@@ -133,7 +133,7 @@ def _with_types(declared: Declared, types: Sequence[spark.DataType]) -> spark.St
 
 
 def own_types(target: Any, count: int, step: Step) -> tuple[spark.DataType, ...] | None:
-    """Return the types that an operation declares itself: by its ``outputType``, or as a udf's return type."""
+    """Return the types that an operation declares itself: its ``outputType``, or a udf's return type."""
     written = None if isinstance(target, Column) else getattr(target, "outputType", None)
     if written is None:
         kind = getattr(target, "returnType", None)
@@ -160,7 +160,7 @@ def _types_in(written: object) -> tuple[spark.DataType, ...]:
 
 
 def _check_result(declared: Declared, operation: Operation, returns: Returns, step: Step) -> None:
-    """Raise an error if the annotation contradicts the output fields, or is a list where many tuples are expected."""
+    """Refuse an annotation that contradicts the output fields, or that is a list if many tuples are expected."""
     schema, count = declared.schema, len(declared.schema.names)
     if operation.call.native or operation.call is Call.FUNCTION:
         return
@@ -182,7 +182,7 @@ def _check_result(declared: Declared, operation: Operation, returns: Returns, st
 
 
 def _check_list(declared: Declared, returns: Returns, step: Step) -> None:
-    """Raise an error for an operation that returns a list, unless that list is its one value."""
+    """Refuse an operation that returns a list, unless the list is its one value."""
     schema, count = declared.schema, len(declared.schema.names)
     kind = schema.fields[0].dataType
     if count > 1 or (declared.typed[0] and not isinstance(kind, spark.ArrayType)):
@@ -195,7 +195,7 @@ def _check_list(declared: Declared, returns: Returns, step: Step) -> None:
 
 
 def _missing_type(declared: Declared, operation: Operation, returns: Returns) -> str:
-    """Return the message for output fields without a type, with the ways to declare one."""
+    """Return the message for output fields without a type, including the ways to declare one."""
     untyped = [field.name for field, typed in zip(declared.schema.fields, declared.typed, strict=True) if not typed]
     example = ", ".join(
         ddl(spark.StructType([field])) if typed else f"{field.name} string"
@@ -206,7 +206,7 @@ def _missing_type(declared: Declared, operation: Operation, returns: Returns) ->
         return f"{fields} is not declared: {typed_text}"
     write = f"write it with the field, such as {example!r}"
     if operation.call.native:
-        return f"{fields} is known only to Spark, which is not used to build a topology: {write}"
+        return f"{fields} is known only to Spark, which is not used while a topology is built: {write}"
     if operation.call is Call.FUNCTION:
         return f"{fields} is not declared: {write}, or give the Function an attribute outputType"
     if operation.call.pandas:
@@ -219,9 +219,9 @@ def _missing_type(declared: Declared, operation: Operation, returns: Returns) ->
 
 
 def _typed_text(declared: Declared) -> str | None:
-    """Return the hint for a list of names in which a name looks like a field with its type; None for other fields.
+    """Return a hint for a list of names in which one looks like a field with its type; None if none does.
 
-    A name may have spaces, so ``["m long"]`` names a field 'm long'.
+    A name may contain spaces, so ``["m long"]`` names a field 'm long'.
     """
     for field, typed in zip(declared.schema.fields, declared.typed, strict=True):
         if not typed and " " in field.name and _is_typed(field.name):
@@ -239,6 +239,6 @@ def _is_typed(text: str) -> bool:
 
 
 def shown(returns: Returns) -> str:
-    """Return an annotation in the form in which a user writes it."""
+    """Return an annotation as a user writes it."""
     hint = returns.hint
     return hint.__name__ if isinstance(hint, type) and not getattr(hint, "__args__", None) else str(hint)

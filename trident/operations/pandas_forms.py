@@ -1,4 +1,4 @@
-"""Functions of pandas Series and DataFrames. They are recognised by annotations, as PySpark's ``pandas_udf`` does."""
+"""Functions of pandas Series and DataFrames, recognized by annotations, as in PySpark's ``pandas_udf``."""
 
 import inspect
 import sys
@@ -22,7 +22,7 @@ class PandasForm:
     """The annotations of a function of pandas objects.
 
     `takes` is "Series" for one Series per field, "DataFrame" for one DataFrame of all fields. `gives` is None if the
-    function gives one value for all tuples; then `value` is the annotation of that value.
+    function returns one value for all tuples; then `value` is the annotation of that value.
     """
 
     takes: Kind
@@ -31,14 +31,14 @@ class PandasForm:
 
     @property
     def call(self) -> Call:
-        """The way in which the function is called."""
+        """How the function is called."""
         return Call.SERIES if self.takes == "Series" else Call.PANDAS_FRAME
 
 
 def read_pandas_form(target: Any, step: Step) -> PandasForm | None:
     """Return the form of a function of pandas objects; None for every other function.
 
-    Raises TypeDeclarationError if some annotations name pandas, and the others do not fit.
+    Raises TypeDeclarationError if only some of the annotations name pandas classes.
     """
     read = _read_annotations(target)
     if read is None:
@@ -69,7 +69,7 @@ def _check_all_of_pandas(kinds: Mapping[str, Kind | None], returned: Any, step: 
         listed = ", ".join(map(repr, other)) or "its parameters"
         raise step.error(
             TypeDeclarationError,
-            f"some of its annotations are of pandas, and {listed} not: annotate every parameter and the return "
+            f"some of its annotations are pandas classes, but {listed} not: annotate every parameter and the return "
             f"type, such as {_ACCEPTED}",
         )
     if returned is inspect.Signature.empty:
@@ -84,7 +84,7 @@ def _check_all_of_pandas(kinds: Mapping[str, Kind | None], returned: Any, step: 
 
 
 def _read_annotations(target: Any) -> tuple[dict[str, Any], Any] | None:
-    """Return the annotations of the parameters that a call fills, and of its result."""
+    """Return the annotations of the parameters that a call fills, and of the result."""
     function = annotated_function(target)
     written: dict[str, Any] = getattr(function, "__annotations__", {})
     if not written:
@@ -105,9 +105,9 @@ def _read_annotations(target: Any) -> tuple[dict[str, Any], Any] | None:
 
 
 def _resolved(function: Any, hint: Any) -> Any:
-    """Return the object that an annotation names, or its text if Python cannot evaluate it.
+    """Return the object that an annotation names, or its text if it cannot be evaluated.
 
-    pandas' classes take no type arguments at runtime: only type checkers can read the text ``pd.Series[int]``.
+    pandas classes take no type arguments at run time: only type checkers can evaluate ``pd.Series[int]``.
     """
     if not isinstance(hint, str):
         return hint
@@ -122,15 +122,17 @@ def _resolved(function: Any, hint: Any) -> Any:
 
 
 def _without_arguments(hint: str) -> str:
-    """Return ``pd.Series`` for ``pd.Series[int]``. The annotation may have another pair of quotes around it."""
+    """Return ``pd.Series`` for ``pd.Series[int]``. The annotation may be quoted twice."""
     return hint.strip("'\" ").partition("[")[0]
 
 
 def _kind(hint: Any) -> Kind | None:
-    """Return whether an annotation is a Series or a DataFrame of pandas; None if it is neither."""
+    """Return whether an annotation is a pandas Series or DataFrame; None if it is neither."""
     if isinstance(hint, str):  # pandas may be imported for type checkers only
         return _BY_TEXT.get(_without_arguments(hint))
-    pandas = sys.modules.get("pandas")  # without pandas there is no such annotation, nor while a thread imports it
+    pandas = sys.modules.get(
+        "pandas"
+    )  # without pandas there is no such annotation, nor while another thread imports it
     kinds: tuple[Kind, ...] = typing.get_args(Kind)
     return next((kind for kind in kinds if hint is not None and hint is getattr(pandas, kind, None)), None)
 

@@ -1,4 +1,4 @@
-"""Expressions as operations of a step: bound to the fields of its stream, in the forms that engines call."""
+"""Expressions as operations of a step, bound to the fields of its stream, in the forms that engines call."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class Several:
-    """Expressions by the output fields that they give: the operation of ``each({"euro": col("price") * 0.9})``."""
+    """Expressions by their output fields: the operation of ``each({"euro": col("price") * 0.9})``."""
 
     parts: tuple[ColumnExpression, ...]
 
@@ -38,7 +38,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Computed(ColumnFunction):
-    """The values of expressions over a tuple's fields. `shown` is their text, which determines them."""
+    """The values of expressions over a tuple's fields. Their text `shown` determines them."""
 
     parts: tuple[Bound, ...]
     shown: str
@@ -61,13 +61,13 @@ class Computed(ColumnFunction):
     def _functions(self) -> Any:
         return [row_function(part) for part in self.parts]
 
-    def __getstate__(self) -> dict[str, Any]:  # without the functions, which a worker makes anew
+    def __getstate__(self) -> dict[str, Any]:  # without the functions, which a worker creates itself
         return {"parts": self.parts, "shown": self.shown}
 
 
 @dataclass(frozen=True)
 class Condition(Computed):
-    """A condition over a tuple's fields. A tuple for which it is null does not fulfil it."""
+    """A condition over a tuple's fields. If it is null, the tuple does not satisfy it."""
 
     def __call__(self, *values: Any) -> bool:
         (function,) = self._functions
@@ -79,15 +79,15 @@ class Condition(Computed):
 
 
 def is_expressions(operation: object) -> bool:
-    """Return whether an operation consists of expressions that both engines compute."""
+    """Return whether an operation consists of expressions that both engines can compute."""
     return isinstance(operation, ColumnExpression | Several)
 
 
 def read_mapping(operation: Mapping[Any, Any], fields: Collection[str], step: Step) -> tuple[str, Several]:
-    """Return the output fields of a mapping from them to expressions, as text, and the expressions.
+    """Return the output fields of a mapping from fields to expressions, as text, and the expressions.
 
-    Raises TopologyError if a name is no text, or a value no expression. A text is refused: elsewhere it names a field,
-    one of `fields`, and here it would be a constant.
+    Raises TopologyError if a name is not a string, or a value not an expression. A string value is refused as
+    ambiguous: elsewhere it names one of the `fields`, here it would be a constant.
     """
     if not operation:
         raise step.wrong(f"the mapping names no field; write {_SEVERAL}")
@@ -96,7 +96,7 @@ def read_mapping(operation: Mapping[Any, Any], fields: Collection[str], step: St
             raise step.wrong(f"{brief(name)} is not an output field; write {_SEVERAL}")
     for name, value in operation.items():
         if isinstance(value, str):
-            raise step.wrong(f"{name!r}: {brief(value)} is a text, and {_of_text(value, fields)}")
+            raise step.wrong(f"{name!r}: {brief(value)} is a string, and {_of_text(value, fields)}")
     try:
         parts = tuple(map(operand, operation.values()))
     except TopologyError as error:
@@ -105,22 +105,22 @@ def read_mapping(operation: Mapping[Any, Any], fields: Collection[str], step: St
 
 
 def _of_text(text: str, fields: Collection[str]) -> str:
-    """Return the advice for a text that stands in place of an expression."""
-    constant = f"lit({brief(text)}) for the text itself"
+    """Return advice for a string given instead of an expression."""
+    constant = f"lit({brief(text)}) for the string itself"
     if text in fields:
         return f"a field with this name exists: write col({text!r}) for the field, or {constant}"
     known = did_you_mean(text, fields)
-    return f"a mapping gives expressions, such as {_SEVERAL}: write col('name') for a field, or {constant}{known}"
+    return f"a mapping takes expressions, such as {_SEVERAL}: write col('name') for a field, or {constant}{known}"
 
 
 _SEVERAL = "{'euro': col('price') * 0.908, 'city': functions.upper('city')}"
 
 
 def with_members(fields: Sequence[FieldsLike], schema: StructType) -> tuple[str, ...]:
-    """Return the names in arguments of `project` if one of them is a field of a struct; otherwise nothing."""
+    """Return the names in arguments of `project` if one of them is a field of a struct, otherwise None."""
     try:
         names = tuple(name for argument in fields for name in field_names(argument))
-    except TopologyError:  # reported where plain names are checked
+    except TopologyError:  # the check of plain names reports it
         return ()
     structs = {field.name for field in schema.fields if isinstance(field.dataType, StructType)}
     nested = [name for name in names if name not in schema.names and name.partition(".")[0] in structs]
@@ -128,7 +128,7 @@ def with_members(fields: Sequence[FieldsLike], schema: StructType) -> tuple[str,
 
 
 def brief_text(operation: object) -> str:
-    """Return the text of expressions, short enough for the name of a step."""
+    """Return the text of expressions, shortened for a step's name."""
     text = repr(operation)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -152,21 +152,19 @@ def bound_operation(
         return inputs, _operation(Condition((_boolean(parts[0], step),), repr(operation)), operation, step)
     for part, own in zip(parts, wanted, strict=True):
         if isinstance(part.kind, NullType):
-            raise step.error(
-                TypeDeclarationError, f"{own!r} is always null; give it a type, as in lit(None).cast('int')"
-            )
+            raise step.error(TypeDeclarationError, f"{own!r} is always null; set its type, as in lit(None).cast('int')")
     return inputs, _operation(Computed(parts, repr(operation)), operation, step)
 
 
 def _operation(target: Computed, written: object, step: Step) -> Operation:
-    """Return the operation of expressions, at the line of the verb's call: an expression has no line."""
+    """Return the operation of expressions, located at the verb's call: an expression has no line itself."""
     return Operation(target, CallSite(brief_text(written), step.called.file, step.called.line), Call.VALUES)
 
 
 def _boolean(part: Bound, step: Step) -> Bound:
     if not isinstance(part.kind, BooleanType | NullType):
-        hint = "a filter is a condition, such as col('n') > 3; to add a field, give its name"
-        raise step.error(TypeDeclarationError, f"it gives {type_ddl(part.kind)}; {hint}")
+        hint = "a filter is a condition, such as col('n') > 3; to add a field, name it"
+        raise step.error(TypeDeclarationError, f"expected a condition, but it is {type_ddl(part.kind)}; {hint}")
     return as_kind(part, BooleanType())
 
 
@@ -182,7 +180,7 @@ def with_types(operation: Operation, outputs: StructType, step: Step) -> Operati
 
 def _declared(part: Bound, field: StructField, step: Step) -> Bound:
     if not field.nullable:
-        problem = f"field {field.name!r} is declared NOT NULL, but an expression may be null"
+        problem = f"field {field.name!r} is declared NOT NULL, but its expression may be null"
         raise step.error(TypeDeclarationError, f"{problem}; declare it without NOT NULL")
     try:
         fits = same(common(part.kind, field.dataType), field.dataType)
@@ -190,6 +188,6 @@ def _declared(part: Bound, field: StructField, step: Step) -> Bound:
         fits = False
     if not fits:
         declared, given = type_ddl(field.dataType), type_ddl(part.kind)
-        problem = f"field {field.name!r} is declared as {declared}, but its expression gives {given}"
-        raise step.error(TypeDeclarationError, f"{problem}; write .cast({declared!r}), or omit the type")
+        problem = f"field {field.name!r} is declared as {declared}, but its expression is {given}"
+        raise step.error(TypeDeclarationError, f"{problem}; write .cast({declared!r}), or remove the type")
     return as_kind(part, field.dataType)

@@ -25,7 +25,7 @@ class MapGet:
 
 @dataclass(frozen=True)
 class EntryGet(MapGet):
-    """The MapGet for keys that an index named. It reads as of the batch of the index, wherever the query is."""
+    """The MapGet for keys that an index found. It always reads as of the index's batch."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SnapshotGet:
 
 @dataclass(frozen=True)
 class TupleCollectionGet:
-    """A query that emits every tuple once for each entry of a state: with the entry's key fields, then its value.
+    """A query that emits every tuple once for each entry of a state, with the entry's key fields and value.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.TupleCollectionGet``.
     """
@@ -58,11 +58,11 @@ class TupleCollectionGet:
 
 
 Inclusive = Literal["left", "right", "both", "neither"]
-"""The ends that belong to a range, in pandas' words: ``left`` is the low one, ``right`` is the high one."""
+"""The ends that a range includes, in pandas' words: ``left`` is the low one, ``right`` is the high one."""
 
 
 def ends_of(inclusive: str) -> tuple[bool, bool]:
-    """Return whether the low and the high end belong to a range.
+    """Return whether a range includes its low and its high end.
 
     >>> ends_of("left")
     (True, False)
@@ -125,10 +125,10 @@ class RangeGet:
             collector.emit(entry)
 
     def _range(self, values: tuple[Any, ...]) -> tuple[Any, Any, Inclusive]:
-        """Return the range of a tuple: its low end, its high end, and the ends that belong to it."""
+        """Return the range of a tuple: its low end, its high end, and the ends that it includes."""
         *equal, low, high = values
         first, last = ends_of(self.inclusive)
-        # Without an end of its own the range ends with the equal fields, and these belong to it.
+        # Without an end, the range is bounded by the equal fields, which it includes.
         first, last = first or low is None, last or high is None
         inclusive: Inclusive = "both" if first and last else "left" if first else "right" if last else "neither"
         return self._end(equal, low), self._end(equal, high), inclusive
@@ -139,13 +139,13 @@ class RangeGet:
 
 @dataclass(frozen=True)
 class IndexGet:
-    """A query that emits every tuple once for each entry of a state that has given values in the fields of an index.
+    """A query that emits every tuple once for each entry of a state whose indexed fields have given values.
 
     The state's verb names the fields: ``toTable("id", index="city")``. The input fields are the values to look for, in
     the order of the index's fields. The output fields are the key fields of the state, then the value, as for MapGet:
-    names of its fields, or one other name for the whole. Entries come in no order. The query consists of two queries,
-    of the index and of the state, which see the same batch: the batch before, also after the update of the state,
-    because the index is updated later.
+    names of its fields, or one other name for the whole. Entries come in no order. It consists of two queries, of the
+    index and of the state, both as of the previous batch, even after the update of the state, because the index is
+    updated later.
 
     Parameters
     ----------
@@ -176,12 +176,12 @@ class IndexGet:
         return field_names(self.fields)
 
     def batchRetrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
-        raise TypeError("IndexGet is made of two queries by stateQuery, which no other code calls")
+        raise TypeError("IndexGet is an argument of stateQuery, which replaces it by two queries; it cannot be called")
 
     def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
-        raise TypeError("IndexGet is made of two queries by stateQuery, which no other code calls")
+        raise TypeError("IndexGet is an argument of stateQuery, which replaces it by two queries; it cannot be called")
 
 
 def answers_repeat(function: object) -> bool:
-    """Return whether a query function gives the same answer to the same tuple. One of the user's may not."""
+    """Return whether a query function always gives the same answer to the same tuple. A user's may not."""
     return type(function) in (MapGet, EntryGet, SnapshotGet, TupleCollectionGet, RangeGet)

@@ -1,4 +1,4 @@
-"""Stored values that are records, of which queries see the first field."""
+"""Stored values that are records; queries see their first field."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from trident.operations.aggregates.base import BuiltinAggregator
 
 
 class FirstOfRecord(BuiltinAggregator):
-    """Shows queries the first field of a record, which a step makes. It aggregates nothing."""
+    """An aggregator that shows queries the first field of a record. It aggregates nothing."""
 
     def init(self, tuple: Any) -> Any:
-        raise NotImplementedError("a step makes the records")
+        raise NotImplementedError("the records are written by a step, not by an aggregator")
 
     def combine(self, a: Any, b: Any) -> Any:
         return b

@@ -1,10 +1,10 @@
-"""The index of a table by fields of its rows: for each value of the fields, the keys of the rows that have it.
+"""The index of a table by fields of its rows: it maps the fields' values to the keys of the rows that have them.
 
-It is a state like any other, an aggregate of the table's changes. A join by a foreign key reads it, and so do readers
-who look for rows by a field.
+An index is an ordinary state, an aggregate of the table's changes. Joins by a foreign key and queries by a field read
+it.
 
-The keys under a value lie in parts, by their hash. A change of a row writes the part of its key, and the directory in
-which the part is listed. So it costs the same, whether ten rows have the value or a hundred thousand.
+The keys under a value are divided into parts by hash. A change of a row writes the part of its key, and the directory
+that lists the part. So a change costs the same whether ten or a hundred thousand rows have the value.
 """
 
 import re
@@ -26,14 +26,14 @@ from trident.operations.retractions import KeepingTuples, RetractingKept
 from trident_state.keys import encode_keys, hash_keys
 
 DIRECTORIES = 16
-"""The directories of each value of an index, its parts 0 to 15. A read of a value reads all of them."""
+"""The directories of each value of an index, its parts 0 to 15. A lookup reads all of them."""
 
 PARTS = 4096
-"""The parts of each value of an index that have keys. They follow the directories, and part p is listed in the
-directory p modulo 16, with the number of its rows. A read of a value reads those that are listed."""
+"""The parts of each value of an index that have keys. They follow the directories; directory p modulo 16 lists part
+p with the number of its rows. A lookup reads the listed parts."""
 
 Lookup = Callable[[list[pa.Array]], pa.Array]
-"""A function that returns the stored values of an index under some of its keys, which are columns."""
+"""A function that returns the stored values of an index for some of its keys, which are columns."""
 
 
 def index_name(state: str, fields: Sequence[str]) -> str:
@@ -51,7 +51,7 @@ def has_index_name(name: str, state: str) -> bool:
 
 
 def _plain(fields: Sequence[str]) -> str:
-    """Return the names of fields as a part of a state's name, which has fewer characters."""
+    """Return the names of fields as a part of a state's name, in its smaller character set."""
     if all(re.fullmatch("[A-Za-z0-9_-]+", name) for name in fields):
         return ".".join(fields)
     shown = ".".join(re.sub("[^A-Za-z0-9_-]", "-", name) for name in fields)
@@ -60,7 +60,7 @@ def _plain(fields: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class PartOf(ColumnFunction):
-    """The part of an index that has the key of a row, and null, since it lists no part."""
+    """The number of the index part that holds a row's key, and null for the part that it lists."""
 
     keys: StructType
 
@@ -82,7 +82,7 @@ class PartOf(ColumnFunction):
 
 @dataclass(frozen=True)
 class DirectoryOf(PartOf):
-    """The directory of an index that lists the part of a row, the part, and null for each of the key fields `blank`."""
+    """The index directory that lists a row's part, the part, and null for each of the key fields `blank`."""
 
     blank: tuple[str, ...]
 
@@ -94,9 +94,9 @@ class DirectoryOf(PartOf):
 
 @dataclass(frozen=True)
 class Keys(BuiltinAggregator):
-    """The entries of a part, as an array of structs, each once: a directory has a part for each of its rows.
+    """The distinct entries of a part, as an array of structs. A directory lists a part once for all of its rows.
 
-    It does not depend on the order of the rows.
+    The result does not depend on the order of the rows.
     """
 
     idempotent = True
@@ -118,49 +118,49 @@ class Keys(BuiltinAggregator):
 
 
 def listed_fields(keys: StructType, taken: Sequence[str]) -> StructType:
-    """Return the fields of an entry of an index: the key of a row, or the part that a directory lists."""
+    """Return the fields of an index entry: a row's key, or the part that a directory lists."""
     return StructType([*keys.fields, StructField(free_name("listed", [*keys.names, *taken]), LongType())])
 
 
 def keys_over_changes(keys: StructType, fields: Sequence[str]) -> RetractingKept:
-    """Return the aggregator of an index by some fields of a table with these key fields."""
+    """Return the aggregator of an index over some fields of a table with these key fields."""
     listed = listed_fields(keys, fields)
     keeping = KeepingTuples(Keys(), listed)
     return RetractingKept(keeping, tuple(listed.names), keeping.type_of(listed), ArrayType(listed))
 
 
 def every_directory(*value: Any) -> Iterator[int]:
-    """Yield the directories in which an index has a value of its fields."""
+    """Yield the directories that may exist for an index value."""
     yield from range(DIRECTORIES)
 
 
 def each_part(entries: Sequence[Any] | None) -> Iterator[int]:
-    """Yield the parts that a directory lists; none for a directory that does not exist."""
+    """Yield the parts that a directory lists; none if the directory does not exist."""
     for entry in entries or ():
         yield entry[-1]
 
 
 def each_key(entries: Sequence[Any] | None) -> Iterator[Any]:
-    """Yield the keys of the rows in a part of an index; no key for a part that does not exist."""
+    """Yield the row keys in a part of an index; none if the part does not exist."""
     for entry in entries or ():
         yield entry[0] if len(entry) == 2 else tuple(entry[:-1])
 
 
 class Listed(NamedTuple):
-    """The parts of some values of an index that have keys: for each its value's place, its number and its rows."""
+    """The non-empty parts of some index values: the position of the value, the part number and the number of rows."""
 
     owners: pa.Array
     parts: pa.Array
     rows: pa.Array
 
     def take(self, places: Any) -> "Listed":
-        """Return the parts at these places."""
+        """Return the parts at these positions."""
         places = pa.array(places)
         return Listed(*(column.take(places) for column in self))
 
 
 def list_parts(values: Sequence[pa.Array], lookup: Lookup) -> Listed:
-    """Return the parts that the directories of some values list."""
+    """Return the parts that the directories of some index values list."""
     rows = len(values[0])
     every = pa.array(np.repeat(np.arange(rows), DIRECTORIES))
     directories = pa.array(np.tile(np.arange(DIRECTORIES, dtype=np.int64), rows))
@@ -170,21 +170,21 @@ def list_parts(values: Sequence[pa.Array], lookup: Lookup) -> Listed:
 
 
 def read_parts(values: Sequence[pa.Array], listed: Listed, lookup: Lookup) -> tuple[pa.Array, list[pa.Array]]:
-    """Return for each key in the parts the number of its part, and the key fields."""
+    """Return the part number and the key fields of each row key in the parts."""
     at, entries = _entries(lookup([*(value.take(listed.owners) for value in values), listed.parts]))
     keys: list[pa.Array] = entries.flatten()[:-2]
     return listed.parts.take(at), keys
 
 
 def find_keys(values: Sequence[pa.Array], lookup: Lookup) -> list[pa.Array]:
-    """Return the key fields of the rows with one of these values, from an index that `lookup` reads twice."""
+    """Return the key fields of the rows with one of these values. `lookup` reads the index twice."""
     return read_parts(values, list_parts(values, lookup), lookup)[1]
 
 
 def _entries(stored: pa.Array) -> tuple[pa.Array, pa.StructArray]:
-    """Return all entries of stored values of an index, and for each the place of its value.
+    """Return all entries of stored index values, and for each the position of its value.
 
-    The last field of an entry is its number of rows, which is 1 for a key.
+    The last field of an entry is its number of rows, 1 for a key.
     """
     lists = pc.struct_field(stored, "value")
     return pc.list_parent_indices(lists), pc.list_flatten(lists)

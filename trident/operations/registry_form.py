@@ -1,12 +1,12 @@
-"""The form of a schema registry's serializers: a zero byte, the schema's number in four bytes, then the value."""
+"""The prefix of a schema registry's serializers: a zero byte, then the schema number in four bytes."""
 
 HEAD = 5
 
 
 def schema_number(value: bytes) -> int:
-    """Return the schema number at the beginning of a value. The value's own bytes begin at index `HEAD`.
+    """Return the schema number at the beginning of a value. The encoded value starts at index `HEAD`.
 
-    Raises ValueError for a value of another form.
+    Raises ValueError for a value without this prefix.
 
     >>> schema_number(bytes.fromhex("0000000107") + b"{}")
     263
@@ -20,7 +20,7 @@ def schema_number(value: bytes) -> int:
 
 
 def looks_registered(value: object) -> bool:
-    """Return whether a value begins in the form of a schema registry's serializers.
+    """Return whether a value begins with the prefix of a schema registry's serializer.
 
     >>> looks_registered(bytes(5) + b"{}"), looks_registered(b"{}")
     (True, False)

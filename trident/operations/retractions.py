@@ -1,8 +1,8 @@
-"""Aggregates of streams of changes: a tuple that is taken away takes its part of the aggregate away.
+"""Aggregates of streams of changes, in which a removed tuple is subtracted from the aggregate.
 
-The accumulator of a key is a pair: the accumulator of the user's aggregator over the tuples that are there, and their
-number. A deleted tuple counts as the opposite of an inserted one, so parts of a batch combine in any order, in any
-process and in the state, as those of any other combiner. A key without tuples leaves the state.
+The accumulator of a key is a pair: the user's accumulator over the current tuples, and their number. A deleted tuple
+is the negative of an inserted one, so partial results of a batch combine in any order, in any process and in the
+state, like those of any other combiner. A key without tuples leaves the state.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,10 +32,10 @@ from trident_state.keys import encode_keys
 
 @dataclass(frozen=True, eq=False)
 class Retracting(BuiltinAggregator):
-    """The aggregate of a stream of changes by an aggregator that can retract.
+    """The aggregate of a stream of changes by an aggregator with `retract`.
 
-    `inner` is the user's aggregator over the fields `inputs`, `kind` and `shown` the types of its accumulators and of
-    the values that queries see.
+    `inner` is the user's aggregator over the fields `inputs`; `kind` is its accumulator type, and `shown` the type
+    that queries see.
     """
 
     inner: CombinerAggregator
@@ -51,8 +51,8 @@ class Retracting(BuiltinAggregator):
         if a is None or b is None:
             return b if a is None else a
         acc, tuples = self.inner.combine(a[0], b[0]), a[1] + b[1]
-        # A null leaves the state. It is neutral as long as its accumulator is: after an update that took 2 away and
-        # brought 5, the number is 0 within the batch, and the sum is not.
+        # A null leaves the state. It is neutral only if the accumulator is, too: after an update that removes 2 and
+        # adds 5, the number is 0 within the batch, but the sum is not.
         return None if not tuples and acc == self.inner.zero() else (acc, tuples)
 
     def zero(self) -> Any:
@@ -77,20 +77,20 @@ class Retracting(BuiltinAggregator):
     def _opposite(self, acc: Any) -> Any:
         opposite = retract(self.inner)(self.inner.zero(), acc)
         if opposite is None and acc is not None:
-            raise TypeError(f"retract(a, b) of {brief(self.inner)} returned None; it has to return an accumulator")
+            raise TypeError(f"retract(a, b) of {brief(self.inner)} returned None; it must return an accumulator")
         return opposite
 
     @cached_property
     def _make(self) -> Callable[[Any], Any]:
         return tuple_type(self.inputs)
 
-    def __getstate__(self) -> dict[str, Any]:  # what is cached holds classes that are made at run time
+    def __getstate__(self) -> dict[str, Any]:  # cached values hold classes created at run time
         return {name: getattr(self, name) for name in ("inner", "inputs", "kind", "shown")}
 
 
 @dataclass(frozen=True, eq=False)
 class KeepingTuples(BuiltinAggregator):
-    """An aggregator that cannot retract, over the tuples that are there, which are all kept with their numbers.
+    """An aggregator without `retract`, which keeps all current tuples with their counts.
 
     The aggregate is computed at each read. So `inner` must not depend on the order of the tuples.
     """
@@ -141,7 +141,7 @@ class KeepingTuples(BuiltinAggregator):
 
 @dataclass(frozen=True, eq=False)
 class RetractingKept(Retracting):
-    """The same over kept tuples, for whole columns: no Python object is made for a tuple."""
+    """The same aggregate for whole columns: no Python object is created for a tuple."""
 
     def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
         added = adding(columns.column(columns.num_columns - 1)).to_numpy(zero_copy_only=False)
@@ -159,7 +159,7 @@ class RetractingKept(Retracting):
         return self._together(lists.values.cast(pa.struct(self._entry)), lists.lists, totals)
 
     def _together(self, entries: pa.StructArray, owners: Any, totals: Any) -> pa.Array:
-        """Return the accumulators of the owners: each different tuple of an owner once, with the sum of its numbers."""
+        """Return the accumulator of each owner: its distinct tuples, each with the sum of its counts."""
         *values, numbers = entries.flatten()
         codes = encode_keys(pa.table(values, schema=pa.schema(self._entry[:-1]))).dictionary_encode()
         pairs = owners * max(len(codes.dictionary), 1) + codes.indices.to_numpy()
@@ -176,20 +176,20 @@ class RetractingKept(Retracting):
 
     @property
     def _entry(self) -> list[pa.Field]:
-        """The fields of a kept tuple, then its number."""
+        """The type of a kept tuple: its fields, then its count."""
         entry = arrow_type(self.kind).value_type
         return [entry.field(at) for at in range(entry.num_fields)]
 
 
 def _kept_by_columns(aggregator: Any) -> bool:
-    """Return whether an aggregator keeps tuples that can be compared by their bytes: those without maps."""
+    """Return whether an aggregator keeps tuples that can be compared by their bytes, which maps cannot."""
     if not isinstance(aggregator, KeepingTuples) or not aggregator.fields.fields:
         return False
     return all("map<" not in field.dataType.simpleString() for field in aggregator.fields.fields)
 
 
 def retract(aggregator: Any) -> Callable[[Any, Any], Any]:
-    """Return the function that takes an accumulator from another, for an aggregator that has one."""
+    """Return the function that subtracts one accumulator from another; None if the aggregator has none."""
     if isinstance(aggregator, Bundle):
         parts = [retract(member.aggregation.aggregator) for member in aggregator.members]
         return lambda a, b: tuple(part(x, y) for part, x, y in zip(parts, a, b, strict=True))
@@ -200,13 +200,13 @@ def retract(aggregator: Any) -> Callable[[Any, Any], Any]:
 def retractable(how: Aggregation | Reduction, inputs: StructType, step: Step) -> Aggregation:
     """Return an aggregation of the same values whose aggregator has ``retract``, over these input fields.
 
-    Raises TopologyError for an aggregator from which nothing can be taken away.
+    Raises TopologyError for an aggregator that cannot subtract tuples.
     """
     aggregator = how.aggregator
     if isinstance(how, Reduction):
         raise step.wrong(
-            f"{brief(aggregator)} is a ReducerAggregator, which folds tuples one after the other and cannot take one "
-            f"away: make it a CombinerAggregator with retract(a, b)"
+            f"{brief(aggregator)} is a ReducerAggregator, which folds tuples one after the other and cannot remove "
+            "one: make it a CombinerAggregator with retract(a, b)"
         )
     if isinstance(aggregator, Bundle):
         able = [
@@ -221,13 +221,13 @@ def retractable(how: Aggregation | Reduction, inputs: StructType, step: Step) ->
     name = type(as_written(aggregator)).__name__
     if not isinstance(aggregator, BuiltinAggregator):
         raise step.wrong(
-            f"{brief(aggregator)} cannot take tuples away: give it a method retract(a, b) that returns the accumulator "
-            f"of the tuples of a without those of b, so that combine(retract(a, b), b) is a, also if a is zero()"
+            f"{brief(aggregator)} cannot remove tuples: add a method retract(a, b) that returns the accumulator of "
+            "the tuples of a without those of b, so that combine(retract(a, b), b) is a, also if a is zero()"
         )
     if aggregator.ordered:
         raise step.wrong(
-            f"{name} depends on the order of tuples, and a tuple that was taken away has none: keep the rows with "
-            f"toTable, or aggregate with Min or Max of a field that orders them"
+            f"{name} depends on the order of tuples, which a removed tuple does not have: keep the rows with toTable, "
+            "or aggregate with Min or Max of a field that orders them"
         )
     keeping = KeepingTuples(aggregator, inputs)
     return Aggregation(keeping, how.site, how.output, keeping.type_of(inputs))
@@ -241,7 +241,7 @@ def retracting(how: Aggregation, inputs: tuple[str, ...], shown: DataType | None
 
 
 def _together(a: Any, b: Any, sign: int) -> list[tuple[Any, ...]]:
-    """Return the entries of `a` with those of `b` added or taken away. Entries without tuples are left out."""
+    """Return the entries of `a` with those of `b` added or removed. Entries without tuples are dropped."""
     counts, tuples = dict[Any, int](), dict[Any, Any]()
     for entries, factor in ((a, 1), (b, sign)):
         for entry in entries:
@@ -253,11 +253,11 @@ def _together(a: Any, b: Any, sign: int) -> list[tuple[Any, ...]]:
 
 
 _NAN = float("nan")
-"""One object for all NaN, so that they are one key."""
+"""A single object for all NaN, so that they are one key."""
 
 
 def _comparable(value: Any) -> Any:
-    """Return what stands for a value as a key: structs and arrays as tuples, any NaN as the same object."""
+    """Return a hashable form of a value: structs and arrays as tuples, any NaN as the same object."""
     if isinstance(value, list | tuple):
         return tuple([_comparable(each) for each in value])
     if isinstance(value, Mapping):

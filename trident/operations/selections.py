@@ -17,13 +17,13 @@ from trident.operations.callables import bind
 Comparator = Callable[[Any, Any], int]
 """A function that compares two values or two TridentTuples.
 
-It returns a number below 0 if the first one is less, 0 if both are equal, above 0 if the first one is greater.
+It returns a number below 0 if the first value is less, 0 if both are equal, above 0 if the first is greater.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extreme:
-    """The least or the greatest tuple. If several are equal, it is the last of them.
+    """The least or the greatest tuple; the last of several equal ones.
 
     With `whole`, the comparator sees whole tuples, otherwise the values of one field.
     """
@@ -50,11 +50,11 @@ Picking = Extreme | First
 
 
 def check_comparator(comparator: object, compared: str, step: Step) -> None:
-    """Raise an error if a comparator does not accept two arguments. The message calls them `compared` ("values")."""
+    """Refuse a comparator that does not accept two arguments. `compared` names these in the error ("values")."""
     if isinstance(comparator, str) or not callable(comparator):
         field = isinstance(comparator, str) and comparator.isidentifier()
         verb = step.label.rpartition(":")[2]
-        hint = f"; to compare a field write {verb.removesuffix('By')}By({comparator!r})" if field else ""
+        hint = f"; to compare a field, write {verb.removesuffix('By')}By({comparator!r})" if field else ""
         raise step.error(
             TopologyError,
             f"{brief(comparator)} is not a comparator; give a callable of two {compared} that returns a number "
@@ -65,9 +65,9 @@ def check_comparator(comparator: object, compared: str, step: Step) -> None:
 
 
 def check_ordered(field: spark.StructField, hint: str, step: Step) -> None:
-    """Raise an error for a field of values without an order. The error's message ends with `hint`."""
+    """Refuse a field whose values cannot be ordered. The error ends with `hint`."""
     if not isinstance(field.dataType, ORDERED):
         raise step.error(
             TypeDeclarationError,
-            f"field {field.name!r} is {type_ddl(field.dataType)}, which has no order{hint}",
+            f"field {field.name!r} is {type_ddl(field.dataType)}, which cannot be ordered{hint}",
         )

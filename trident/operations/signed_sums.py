@@ -1,6 +1,6 @@
-"""Counts, sums and averages of streams of changes, as sums of signed numbers, which both engines and stores compute.
+"""Counts, sums and averages of streams of changes, as sums of signed numbers that engines and stores compute.
 
-They mean the same as `Retracting` over these aggregators, and cost no call of Python for a tuple.
+They have the same results as `Retracting` over these aggregators, without a Python call for each tuple.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ _OVERALL = "tuples"
 
 @dataclass(frozen=True, eq=False)
 class SignedSums(Bundle):
-    """Sums of signed numbers. The first one is the number of tuples that are there.
+    """Sums of signed numbers. The first is the number of current tuples.
 
-    `shows` has for each aggregator of the user its output field, the aggregator, and the positions of its sums. `own`
-    is the type of the value that queries see, a struct if the user gave several aggregators (`several`).
+    `shows` has for each user aggregator its output field, the aggregator, and the positions of its sums. `own` is the
+    type that queries see, a struct for several aggregators (`several`).
     """
 
     shows: tuple[tuple[str, Any, tuple[int, ...]], ...]
@@ -45,7 +45,7 @@ class SignedSums(Bundle):
 
     @property
     def present(self) -> Callable[[Any], Any]:
-        """The function that returns the values that queries see; None for a key that has no tuples."""
+        """The function that returns the values that queries see; None for a key without tuples."""
         return self._shown
 
     def _shown(self, acc: Any) -> Any:
@@ -60,7 +60,7 @@ class SignedSums(Bundle):
 
 @dataclass(frozen=True, slots=True)
 class SignedPlan:
-    """An aggregate as sums of signed numbers: the step that makes the numbers, and the aggregation over them."""
+    """An aggregate as sums of signed numbers: the step that computes the numbers, and the aggregation over them."""
 
     function: Signed
     inputs: tuple[str, ...]
@@ -70,9 +70,9 @@ class SignedPlan:
 
 
 def signed_plan(how: Any, inputs: tuple[str, ...], fields: StructType, shown: DataType | None) -> SignedPlan | None:
-    """Return an aggregate of changes as sums of signed numbers; None if an aggregator needs more than sums.
+    """Return an aggregate of changes as sums of signed numbers; None if sums are not enough for an aggregator.
 
-    `inputs` are the fields that a single aggregator reads, `fields` those of the stream.
+    `inputs` are the input fields of a single aggregator, `fields` those of the stream.
     """
     bundle = bundle_of(how)
     members = [(inputs, how)] if bundle is None else [(member.inputs, member.aggregation) for member in bundle.members]
@@ -91,7 +91,7 @@ def signed_plan(how: Any, inputs: tuple[str, ...], fields: StructType, shown: Da
         return len(outputs)  # the number of tuples comes first
 
     for names, each in members:
-        positions: tuple[int, ...] = (0,)  # of Count
+        positions: tuple[int, ...] = (0,)  # the input of Count
         if isinstance(each.aggregator, Sum | Average):
             positions = (add("sum", names[0], each.output),)
         if isinstance(each.aggregator, Average):
@@ -113,7 +113,7 @@ def _summed(field: StructField, how: Aggregation) -> BundleMember:
 
 
 def _signed_type(kind: DataType) -> DataType:
-    """Return the type of a value with a sign."""
+    """Return the type of a signed value."""
     if isinstance(kind, DecimalType):
         return kind
     return LongType() if isinstance(kind, INTEGRAL) else DoubleType()

@@ -1,4 +1,4 @@
-"""Stateful operations: the classes that users extend, and the form of a stateful operation in a plan."""
+"""Stateful operations: the classes that users extend, and their plan form."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from trident.operations.update_forms import UpdateForm
 
 
 class StatefulOperation:
-    """An operation that keeps values over all batches. Subclass it if a plain function is not enough.
+    """An operation that keeps state over all batches. Subclass it if a plain function is not enough.
 
     `statefulEach` calls `execute` for each tuple, on the driver, in the batch's order. The changes of the state and the
     emitted tuples are frozen together before either is written, so each batch changes the state once, whatever fails;
@@ -25,13 +25,13 @@ class StatefulOperation:
 
     In a run the calls come in this order:
 
-    1. ``initState(state)``, before the first tuple, with the state as the last committed batch left it;
+    1. ``initState(state)``, before the first tuple, with the state as of the last committed batch;
     2. for each batch ``execute`` with each tuple, then ``prePrepare(txid)``. Then the batch's changes are frozen;
     3. ``preCommit(txid)``, before the frozen changes are written.
 
-    If a batch fails before its changes are frozen, it begins again with ``preRollback()``; the state is then as the
-    batch before left it. If the driver dies, the next driver begins with ``initState``. Before that it writes the
-    changes that were frozen, after a call of ``preCommit`` on the new object.
+    If a batch fails before its changes are frozen, it begins again with ``preRollback()``; the state is then as of the
+    previous batch. If the driver dies, the next driver first writes the changes that were frozen, after calling
+    ``preCommit`` on the new object, and then calls ``initState``.
 
     >>> class Longest(StatefulOperation):
     ...     outputType = "string"
@@ -44,7 +44,7 @@ class StatefulOperation:
     """
 
     def initState(self, state: Any) -> None:
-        """Receive the `KeyValueState` for this run. It can be used while any method except ``preCommit`` runs."""
+        """Receive the run's `KeyValueState`, which every method except ``preCommit`` may use."""
         raise NotImplementedError(f"{type(self).__name__} has no initState(state)")
 
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
@@ -52,30 +52,30 @@ class StatefulOperation:
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
     def onTimer(self, timer: Any, collector: TridentCollector) -> None:
-        """React to a `Timer` that was set with ``state.setTimer`` and is due. Change the state, set timers, emit.
+        """Handle a `Timer` that was set with ``state.setTimer`` and is due: change the state, set timers, emit.
 
-        It is called after the tuples of the batch, in the order of the timers' times.
+        It is called after all tuples of the batch, in the order of the timers' times.
         """
         raise NotImplementedError(f"{type(self).__name__} has no onTimer(timer, collector)")
 
     def prePrepare(self, txid: int) -> None:
-        """Write values that are still in memory to the state: the batch has no further tuples, and is frozen next."""
+        """Write values from memory to the state: the batch has no further tuples, and is frozen next."""
 
     def preCommit(self, txid: int) -> None:
-        """Prepare for the writing of the frozen changes. Called again with each try of the commit."""
+        """Prepare for the write of the frozen changes. It is called again for each attempt at the commit."""
 
     def preRollback(self) -> None:
-        """Drop values of the batch that are in memory: the batch failed, and its tuples will be processed again."""
+        """Drop the batch's values from memory: the batch failed, and its tuples will be processed again."""
 
 
 class TransactionOperation:
-    """An operation that keeps its state itself, and returns a checkpoint of the state for each batch.
+    """An operation that keeps its state itself, and returns a checkpoint for each batch.
 
     Meaning: JStorm's ``ITransactionStatefulBoltExecutor``. Give it to `statefulEach` without ``keyFields``; its state
     is one value, the checkpoint as JSON, which is committed with the batch. In a run the calls come in this order:
 
     1. ``initState(checkpoint)``, before the first tuple, with the checkpoint of the last committed batch, or None if
-       there is none. ``ackCommit`` of that batch follows, since the former driver may have died before it;
+       there is none. ``ackCommit`` of that batch follows, because the previous driver may have died before it;
     2. for each batch ``execute`` with each tuple, ``finishBatch(txid)``, ``commit(txid, checkpoint)``. The result of
     `commit` is frozen with the emitted tuples, and written;
     3. ``ackCommit(txid)``, when every state and output holds the batch.
@@ -95,11 +95,11 @@ class TransactionOperation:
     """
 
     def initState(self, checkpoint: Any) -> None:
-        """Begin a run with the checkpoint of the last committed batch: JSON, as returned by `commit`, or None."""
+        """Begin a run with the last committed checkpoint: JSON as returned by `commit`, or None."""
         raise NotImplementedError(f"{type(self).__name__} has no initState(checkpoint)")
 
     def rollback(self, checkpoint: Any) -> None:
-        """Go back to this checkpoint (None: to the beginning). The tuples after the checkpoint are emitted again."""
+        """Go back to this checkpoint (None: to the beginning). Later tuples will be emitted again."""
         raise NotImplementedError(f"{type(self).__name__} has no rollback(checkpoint)")
 
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
@@ -107,21 +107,21 @@ class TransactionOperation:
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
     def finishBatch(self, txid: int) -> Any:
-        """Return the checkpoint of the state after this batch, once `execute` has got all tuples of the batch."""
+        """Return the checkpoint of the state, after `execute` got all tuples of this batch."""
         raise NotImplementedError(f"{type(self).__name__} has no finishBatch(txid)")
 
     def commit(self, txid: int, checkpoint: Any) -> Any:
-        """Return the JSON value, of at most 64 KiB, to commit for the checkpoint. By default the checkpoint itself.
+        """Return the JSON value to commit for the checkpoint, at most 64 KiB; by default the checkpoint itself.
 
-        For a large checkpoint, store it elsewhere under a key with the txid, and return the key. This method may be
-        called again for a txid, and must then store the same again. An error fails the batch, which is rolled back.
+        Store a larger checkpoint yourself under a key that contains the txid, and return the key. The method may be
+        called again for a txid, and must then store the same value. An error fails the batch, which is rolled back.
         """
         return checkpoint
 
     def ackCommit(self, txid: int) -> None:
         """Delete data that only batches before `txid` needed.
 
-        The call may be repeated, and may be left out for a batch.
+        The call may be repeated, and may be skipped for a batch.
         """
 
 
@@ -140,7 +140,7 @@ class Stateful(UpdateForm):
 
     @property
     def passes_on(self) -> bool:
-        """True if its input tuples pass unchanged."""
+        """True if its input tuples are emitted unchanged."""
         return not self.emits
 
     @property
@@ -155,7 +155,7 @@ class Stateful(UpdateForm):
 
     @property
     def presents(self) -> Aggregation | None:
-        """The aggregation that shows queries the user's values; None if the stored values are the user's."""
+        """The aggregation that returns the user's values to queries; None if the stored values are the user's."""
         return None if self.timers is None else self.timers.presents
 
     @property
@@ -174,14 +174,14 @@ class Stateful(UpdateForm):
         if self.transactional:
             return "a TransactionOperation keeps its own state, in the driver"
         if self.timers is not None:
-            return "the driver keeps the times of its timers"
+            return "the driver keeps the timers' times"
         if overrides(self.operation.target, "preCommit"):
-            return "the driver calls its preCommit, on an object that has seen none of the tuples"
+            return "the driver calls its preCommit, on an object that has processed none of the tuples"
         return None
 
     @property
     def same_in_parts(self) -> bool:
-        """True if the operation is a function. The result of an object may depend on earlier tuples of other keys."""
+        """True if the operation is a function: the result of an object may depend on earlier tuples of other keys."""
         return self.operation.call is Call.TUPLE
 
 
@@ -201,7 +201,7 @@ _ACCEPTED = (
 
 
 def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Returns]:
-    """Read `target` as a stateful operation, and its return annotation. `emits`: whether output fields are declared."""
+    """Read `target` as a stateful operation with its return annotation. `emits`: whether output fields are declared."""
     check_not_class(target, step)
     if isinstance(target, type):
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
@@ -228,13 +228,15 @@ def read_on_timer(target: Any, onTimer: Any, emits: bool, step: Step) -> Operati
     """Read the method or function that is called with each timer of an operation; None if it has none."""
     if operation_kind(target) == "execute":
         if onTimer is not None:
-            raise step.wrong(f"onTimer={brief(onTimer)} belongs to a function; {brief(target)} has a method onTimer")
+            raise step.wrong(
+                f"onTimer={brief(onTimer)} applies to functions only; {brief(target)} has a method onTimer"
+            )
         if not overrides(target, "onTimer"):
             return None
         if isinstance(target, TransactionOperation):
             raise step.wrong(
                 f"{brief(target)} is a TransactionOperation, which keeps its state itself and has no timers: extend "
-                f"StatefulOperation, or leave out its method onTimer"
+                "StatefulOperation, or remove its method onTimer"
             )
         bind(target.onTimer, 2, "onTimer is called with a Timer and a collector", step)
         return Operation(target, site_of(target), Call.FUNCTION, many=True)
@@ -250,7 +252,7 @@ def read_on_timer(target: Any, onTimer: Any, emits: bool, step: Step) -> Operati
 
 
 def _check_never_called(target: Any, checkpoints: bool, step: Step) -> None:
-    """Raise an error for an object with a method of another kind of operation, which would never be called here."""
+    """Refuse an object with a method of another kind of operation, which would never be called here."""
     never = ["prepare", "cleanup", *(_HOOKS if checkpoints else ("finishBatch", "rollback", "commit", "ackCommit"))]
     for name in never:
         if callable(getattr(target, name, None)):

@@ -1,4 +1,4 @@
-"""The advice for a sum that is beyond its type."""
+"""Advice for a sum that overflows its type."""
 
 from pyspark.sql import types as spark
 
@@ -6,11 +6,11 @@ from trident.base.types import type_ddl
 from trident.operations.aggregators import Aggregation
 
 BEYOND = "a sum is beyond"
-"""The words with which the SQL of a sum reports to this library that the sum is beyond its type."""
+"""The words that the SQL of a sum uses to report an overflow to this library."""
 
 
 def beyond_type(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
-    """Return a text on the sum that does not fit its type, with the way out; "" if it is not a built-in sum or average.
+    """Return the message for a sum that overflows its type, with the way out; "" for any other aggregator.
 
     `inputs` are the aggregator's input fields.
     """
@@ -21,7 +21,7 @@ def beyond_type(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
 
 
 def wider_input(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
-    """Return how to keep a built-in sum or average within its type; "" for other aggregators."""
+    """Return how to avoid the overflow of a built-in sum or average; "" for other aggregators."""
     total = _total_type(aggregation)
     if total is None:
         return ""
@@ -31,7 +31,7 @@ def wider_input(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
 
 
 def _total_type(aggregation: Aggregation) -> spark.DataType | None:
-    """Return the type of the sum that a built-in sum or average keeps; None for other aggregators and for doubles."""
+    """Return the type of the sum in a built-in sum or average; None for other aggregators and for doubles."""
     kind = aggregation.type
     if aggregation.native == "average":
         assert isinstance(kind, spark.StructType)

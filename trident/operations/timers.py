@@ -1,4 +1,4 @@
-"""Timers of stateful operations: the object that `onTimer` gets, and the form of timers in a plan."""
+"""Timers of stateful operations: the object passed to `onTimer`, and the plan form of timers."""
 
 import datetime
 from dataclasses import dataclass
@@ -17,31 +17,31 @@ AT, NAME = "at", "name"
 
 _TIMER = StructType([StructField(AT, LongType()), StructField(NAME, StringType())])
 VALUE, TIMERS = "value", "timers"
-"""The fields of a record: the user's value, and the timers of the key in the order in which they fire."""
+"""The fields of a record: the user's value, and the timers of the key in firing order."""
 
 TIMED = "trident.TimedValue"
-"""The name that stores keep with records of values and timers."""
+"""The name that stores record for values with timers."""
 
 
 class Timer(NamedTuple):
-    """A timer that fires: `onTimer` gets it. Each key has at most one timer of each name."""
+    """A timer that fires, passed to `onTimer`. Each key has at most one timer of each name."""
 
     key: Any
-    """The key for which the timer was set: the value of the key field, or a tuple of them."""
+    """The key for which the timer was set: the key field's value, or a tuple for several key fields."""
 
     at: datetime.datetime
-    """The time for which it was set. It fires in the first batch whose clock has reached this time."""
+    """The time for which the timer was set. It fires in the first batch whose clock has reached this time."""
 
     name: str
-    """The name with which it was set; "" if none was given."""
+    """The name of the timer; "" if none was given."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timers:
     """The timers of a stateful operation in a plan.
 
-    `operation` is called with each timer that fires. `value` is the type of the user's values. `config` has the event
-    time of the clock; None: the clock is the time of the batch. `most` timers fire in one batch at most.
+    `operation` is called with each timer that fires. `value` is the type of the user's values. `config` is the event
+    time of the clock; None means the batch time. At most `most` timers fire in one batch.
     """
 
     operation: Operation
@@ -51,7 +51,7 @@ class Timers:
 
     @property
     def site(self) -> CallSite:
-        """The location of the function that is called with timers."""
+        """The location of the timer function."""
         return self.operation.site
 
     @property
@@ -61,10 +61,10 @@ class Timers:
 
     @property
     def meaning(self) -> str:
-        """The name that stores keep with the values."""
+        """The name that stores record for the values."""
         return TIMED if self.config is None else f"{TIMED} by {self.config.timestampField}"
 
     @property
     def presents(self) -> Aggregation:
-        """The aggregation that shows queries the user's value of a record."""
+        """The aggregation that returns the user's value of a record to queries."""
         return Aggregation(FirstOfRecord(), self.site, VALUE, self.record)

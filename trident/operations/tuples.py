@@ -1,4 +1,4 @@
-"""Tuples in the form in which operations see them: values with names."""
+"""Tuples as operations see them: named values."""
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable
@@ -61,13 +61,13 @@ def _rebuild(fields: tuple[str, ...], values: tuple[Any, ...]) -> TridentTuple:
 
 @lru_cache(maxsize=4096)
 def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTuple]:
-    """Return the class of tuples with these fields. It is called with the values in order; it is as fast as ``tuple``.
+    """Return the class of tuples with these fields, as fast as ``tuple``. Call it with the values in order.
 
     >>> tuple_type(("word", "n"))(["dog", 2]).n
     2
     """
-    # The getters of a namedtuple are written in C and do not call the __getitem__ of this class. `plain` keeps the
-    # namedtuple's class alive until its getters are taken: a class that is collected empties its dict.
+    # A namedtuple's getters are written in C and do not call __getitem__ of this class. `plain` keeps the namedtuple's
+    # class alive until its getters are copied: collecting a class empties its dict.
     plain = namedtuple("plain", [f"at{at}" for at in range(len(fields))])  # type: ignore[misc]
     members: dict[str, Any] = {name: vars(plain)[f"at{at}"] for at, name in enumerate(fields) if _is_free(name)}
     members |= {
@@ -80,5 +80,5 @@ def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTupl
 
 
 def _is_free(name: str) -> bool:
-    """Return whether a field may become an attribute: it must not hide an attribute of ``tuple`` or of TridentTuple."""
+    """Return whether a field may become an attribute: it must not hide an attribute of ``tuple`` or TridentTuple."""
     return not name.startswith("__") and not name.startswith("_trident_")

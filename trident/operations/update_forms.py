@@ -1,4 +1,4 @@
-"""The base of the forms of an update in `partitionPersist`: the properties of each form, with their defaults."""
+"""The base of the forms of a state update: the properties of each form, with their defaults."""
 
 from typing import Any, ClassVar
 
@@ -6,7 +6,7 @@ from trident.operations.windows import EventTime
 
 
 class UpdateForm:
-    """One form of the update of a state, as plain data. The class determines how the update is called.
+    """One form of a state update, as plain data. The class determines how the update is called.
 
     A subclass overrides the properties in which it differs. `trident.compiler.state_updates.FORMS` has the function
     that runs each form; a test fails if a form has none.
@@ -15,19 +15,19 @@ class UpdateForm:
     __slots__ = ()
 
     replaces: ClassVar[bool] = False
-    """True if a new value that the update emits for a key replaces a value that it emitted before."""
+    """True if a value that the update emits for a key replaces the one it emitted before."""
 
     holds_back: ClassVar[bool] = False
-    """True if the update passes tuples on or drops them. Progress events count those that it drops."""
+    """True if the update emits some tuples and drops others. Progress events count the dropped ones."""
 
     @property
     def passes_on(self) -> bool:
-        """True if the tuples that the update emits are tuples that it got, unchanged."""
+        """True if the update emits its input tuples unchanged."""
         return self.holds_back
 
     @property
     def meaning(self) -> str:
-        """The name that stores keep with the values. A store with another name is refused."""
+        """The name that stores record for the values. A store with another name is refused."""
         return "put"
 
     @property
@@ -42,7 +42,7 @@ class UpdateForm:
 
     @property
     def presents(self) -> Any:
-        """The `Aggregation` whose `present` turns a stored value into the one that queries see; None without one."""
+        """The `Aggregation` whose `present` converts stored values for queries; None if they need no conversion."""
         return None
 
     @property
@@ -52,5 +52,5 @@ class UpdateForm:
 
     @property
     def same_in_parts(self) -> bool:
-        """True if the result is the same when the tuples are applied in portions, each with all tuples of some keys."""
+        """True if the result is the same when the tuples are applied in portions, divided by key."""
         return False

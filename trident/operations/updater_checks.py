@@ -1,4 +1,4 @@
-"""Functions that inspect a user's state updater: its call, the tuples that it emits, and the fields of its state."""
+"""Functions that inspect a user's state updater: its call, the emitted tuples, and the fields of its state."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from trident.operations.functions import Updating
 from trident.operations.output_fields import OutputsLike, emitted, read_outputs
 
 VALUE = "value"
-"""The name of the field with a state's value, if no aggregator names that field."""
+"""The field name for a state's value, if no aggregator names the field."""
 
 _ACCEPTED = "a StateUpdater: an object with updateState(state, tuples, collector), or a callable of these three"
 
@@ -29,7 +29,7 @@ def read_updater(target: Any, step: Step) -> Updating:
     check_no_lifecycle(target, step)
     call = target.updateState if kind else target
     if is_coroutine(call):
-        raise step.error(TopologyError, "it is an async function, which is never awaited here; give a plain function")
+        raise step.error(TopologyError, "it is an async function, which is never awaited here; use a plain function")
     bind(call, 3, "it is called with the state, a list of TridentTuples and a collector", step)
     return Updating(call, site_of(target))
 
@@ -52,7 +52,7 @@ def held_fields(
     """Return the key fields and the value field of a state without an aggregator.
 
     If `keyFields` or `valueType` is None, the attribute of `target` with the same name is used. A key field that is
-    also in `known` needs no type. `usage` shows in an error how to call the verb.
+    also in `known` needs no type. Errors quote `usage`.
     """
     keyFields = getattr(target, "keyFields", None) if keyFields is None else keyFields
     valueType = getattr(target, "valueType", None) if valueType is None else valueType
@@ -60,7 +60,7 @@ def held_fields(
     if valueType is None:
         raise step.error(
             TypeDeclarationError,
-            f"the type of the state's values is not declared: give valueType='long'; write {usage}",
+            f"the type of the state's values is not declared: pass valueType='long'; write {usage}",
         )
     return keys, spark.StructField(VALUE, _value_type(valueType, step))
 
@@ -74,7 +74,7 @@ def _key_fields(keyFields: OutputsLike, known: spark.StructType, step: Step) -> 
             hint = f"; the fields are ({ddl(known)}){near}" if known.fields else ""
             raise step.error(
                 FieldNotFoundError,
-                f"key field {field.name!r} has no type: write it with the field, such as '{field.name} string'{hint}",
+                f"key field {field.name!r} has no type: write one, such as '{field.name} string'{hint}",
             )
         fields.append(field if typed else known[field.name])
     return spark.StructType(fields)

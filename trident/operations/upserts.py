@@ -1,4 +1,4 @@
-"""Functions that prepare tuples for outputs that keep one row or one message for each key."""
+"""Functions that prepare tuples for outputs with one row or message for each key."""
 
 import json
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from trident.operations.column_functions import ColumnFunction
 
 @dataclass(frozen=True)
 class SourceKey(ColumnFunction):
-    """The fields of the key under which a table keeps the rows of a stream of upserts, unchanged.
+    """A function that returns the key fields of a table over a stream of upserts, unchanged.
 
-    Raises ValueError for a null. Of a row that goes, the source gives only its own key, and null for all else.
+    Raises ValueError for a null: for a deleted row the source sends only its key, and null for all other fields.
     """
 
     fields: tuple[str, ...]
@@ -29,9 +29,8 @@ class SourceKey(ColumnFunction):
         for name, value in zip(self.fields, values, strict=True):
             if value is None:
                 raise ValueError(
-                    f"key field {name!r} is null: the key of the table must be the key by which the source knows its "
-                    f"rows, because a deletion has no other fields; to keep rows whose key has a null, give it a value "
-                    f"before asUpserts"
+                    f"key field {name!r} is null: the key of the table must be the source's key, because a deletion "
+                    "has no other fields; to keep rows whose key has a null, replace the null before asUpserts"
                 )
         return values if len(values) > 1 else values[0]
 
@@ -41,10 +40,10 @@ class SourceKey(ColumnFunction):
 
 @dataclass(frozen=True)
 class Storable(ColumnFunction):
-    """Fields of a tuple, unchanged. The first `keys` of them are the key of a row in PostgreSQL.
+    """A function that returns fields of a tuple unchanged. The first `keys` of them are the key of a PostgreSQL row.
 
-    Raises ValueError for a null in the key, for the character U+0000 in a text, also inside a list, a struct or a map,
-    which no column takes, and for a time outside the years 1 to 9999.
+    Raises ValueError for a null in the key, for the character U+0000 in a string (also inside a list, a struct or a
+    map), and for a time outside the years 1 to 9999. PostgreSQL stores none of these.
     """
 
     fields: tuple[str, ...]
@@ -66,17 +65,19 @@ class Storable(ColumnFunction):
 
 
 _FOLDERS_OF_NULL = ("", "__HIVE_DEFAULT_PARTITION__")
-"""Texts that readers of a folder's name take for null."""
+"""Folder names that readers take for null."""
 _LONGEST = 255
-"""The most bytes in the name of a folder."""
+"""The most bytes in a folder name."""
 
 
 @dataclass(frozen=True)
 class Partitioned(ColumnFunction):
-    """Fields of a tuple, unchanged. The first `keys` of them are the key of a row, and `folders` name its folder.
+    """A function that returns fields of a tuple unchanged.
 
-    Raises ValueError for a null in the key, and for a text that would name the folder of nulls, or is too long for the
-    name of a folder.
+    The first `keys` are the row's key; `folders` name its folder.
+
+    Raises ValueError for a null in the key, and for a string that reads as the folder of nulls, or is too long for a
+    folder name.
     """
 
     fields: tuple[str, ...]
@@ -89,13 +90,13 @@ class Partitioned(ColumnFunction):
             if name in self.folders and value in _FOLDERS_OF_NULL:
                 text = f"the text {value!r}" if value else "an empty text"
                 raise ValueError(
-                    f"field {name!r} is {text}, which Delta does not distinguish from null in a field of "
-                    f"partitionBy: give it another value, or filter such tuples out before it"
+                    f"field {name!r} is {text}, which Delta cannot distinguish from null in a partitionBy field: "
+                    "replace the value, or filter such tuples out before it"
                 )
             if name in self.folders and _too_long(name, value):
                 raise ValueError(
-                    f"field {name!r} has a text of {len(value)} characters, which is too long for the name of a folder "
-                    f"(partitionBy): partition by another field, or filter such tuples out before it"
+                    f"field {name!r} has a text of {len(value)} characters, which is too long for a folder name "
+                    "(partitionBy): partition by another field, or filter such tuples out before it"
                 )
         return values if len(values) > 1 else values[0]
 
@@ -111,10 +112,10 @@ class Partitioned(ColumnFunction):
 
 @dataclass(frozen=True)
 class UpsertMessage:
-    """The key and the value of a message for a change: a row that is taken away has the value null.
+    """The key and the value of the message for a change: a removed row has the value null.
 
-    Called with the kind, then the values of the key fields and of the value fields. With `raw_key` or `raw_value`, the
-    one field is taken as it is; otherwise the fields become a JSON object.
+    The arguments are the kind, the key fields and the value fields. With `raw_key` or `raw_value`, the single field is
+    used unchanged; otherwise the fields become a JSON object.
     """
 
     keys: tuple[str, ...]
@@ -132,8 +133,8 @@ class UpsertMessage:
             return key, _json(self.values, others)
         if others[0] is None:
             raise ValueError(
-                f"field {self.values[0]!r} is null, and a message without value deletes the key from the topic; give "
-                f"each row a value, or filter such rows out before it"
+                f"field {self.values[0]!r} is null, but a message without value deletes the key from the topic; "
+                "replace the null, or filter such rows out before it"
             )
         return key, others[0]
 
@@ -143,25 +144,25 @@ def check_present(names: Sequence[str], values: Sequence[Any]) -> None:
     for name, value in zip(names, values, strict=True):
         if value is None:
             raise ValueError(
-                f"key field {name!r} is null: expected a value in each key field; filter such tuples out before it, or "
-                f"give them a value"
+                f"key field {name!r} is null: expected a value in each key field; filter such tuples out before it, "
+                "or replace the null"
             )
 
 
 def _may_be_wrong(name: str, texts: pa.Array) -> bool:
-    """Return whether a text may be unfit to name a folder, in which each of its bytes is written as up to five."""
+    """Return whether a string may be too long for a folder name, in which each of its bytes takes up to five."""
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     nulls = pc.any(pc.is_in(texts, pa.array(_FOLDERS_OF_NULL, texts.type))).as_py()
     return bool(nulls) or len(quote(name, safe="")) + 1 + 5 * longest > _LONGEST
 
 
 def _too_long(name: str, value: Any) -> bool:
-    # Some versions of deltalake write the sign % of an encoded character as %25.
+    # Some versions of deltalake write the percent sign of an encoded character as %25.
     return isinstance(value, str) and len(f"{quote(name, safe='')}={quote(quote(value, safe=''))}") > _LONGEST
 
 
 def _is_refused(column: pa.Array) -> bool:
-    """Return whether a value has U+0000 or a time that PostgreSQL would misread."""
+    """Return whether PostgreSQL would refuse U+0000 or misread a time in a value."""
     texts = (leaf for leaf in leaves(column) if pa.types.is_string(leaf.type))
     return row_outside_years(column) is not None or any(
         pc.any(pc.match_substring(leaf, "\0")).as_py() for leaf in texts
@@ -177,7 +178,7 @@ def _holds_nul(value: Any) -> bool:
 
 
 def _one_zero(value: Any) -> Any:
-    """Return the value. The two zeros of floating-point numbers are one key, as in states, and so one text."""
+    """Return the value with one form of zero: both floating-point zeros are the same key, as in states."""
     if isinstance(value, list):
         return [_one_zero(each) for each in value]
     if isinstance(value, dict):

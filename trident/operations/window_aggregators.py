@@ -1,4 +1,4 @@
-"""Functions that inspect an aggregator over windows: its kind, and the types of its outputs."""
+"""Functions that inspect an aggregator over windows: its kind, and its output types."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,15 +28,15 @@ _ACCEPTED = (
 
 
 Emit = Literal["final", "changes"]
-"""The results that a window emits: one when it is complete, or after each batch the changes of its result so far."""
+"""The results that a window emits: the final one when it is complete, or the changes of its result after each batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windowing:
     """A window and its aggregator in a plan.
 
-    `outputs` are the fields that the aggregator gives for a window. `aggregation` is the aggregator as a combiner; None
-    if it is another kind, whose partial results cannot be combined.
+    `outputs` are the aggregator's output fields. `aggregation` is the aggregator as a combiner; None for other kinds,
+    whose partial results cannot be combined.
     """
 
     config: WindowConfig
@@ -46,12 +46,12 @@ class Windowing:
     outputs: spark.StructType
     aggregation: Aggregation | None
     keepFor: int = 0
-    """The time for which results stay in the state after they were emitted, in microseconds of the window's clock."""
+    """How long results stay in the state after their emission, in microseconds of the window's clock."""
     emit: Emit = "final"
 
     @property
     def early(self) -> bool:
-        """Return whether the window emits its results before it is complete, as changes."""
+        """Return whether the window emits changes of its result before it is complete."""
         return self.emit == "changes"
 
     @property
@@ -62,7 +62,7 @@ class Windowing:
 
     @property
     def combines(self) -> bool:
-        """Return whether the state holds one accumulator per window and group, and no tuples."""
+        """Return whether the state holds an accumulator for each window and group, instead of tuples."""
         return self.aggregation is not None and not isinstance(self.config, CountWindow)
 
     @property
@@ -90,7 +90,7 @@ def read_windowing(
 
 
 def bundle_windowing(config: WindowConfig, aggregation: Aggregation, keepFor: int) -> Windowing:
-    """Return the aggregators of a bundle over windows. Each has a separate output field."""
+    """Return the windowing of a bundle of aggregators. Each has a separate output field."""
     bundle = bundle_of(aggregation)
     assert bundle is not None
     return Windowing(config, "combiner", bundle, aggregation.site, bundle.presented, aggregation, keepFor)
@@ -117,7 +117,7 @@ def _kind_of(target: Any, step: Step) -> Literal["combiner", "reducer", "aggrega
 
 
 def _presented_field(output: str, kind: spark.DataType | None, step: Step) -> spark.StructType:
-    """Return the output field of a window, of type `kind`. Its value is the one that the aggregator presents.
+    """Return the output field of a window, of type `kind`: the value that the aggregator presents.
 
     Raises TypeDeclarationError if `kind` is None.
     """

@@ -1,4 +1,4 @@
-"""Joins of the tuples in the same windows as plain data: the two streams, their keys and windows."""
+"""Window joins as plain data: the two streams, their keys and windows."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ from trident.operations.windows import EventTimeWindow
 class WindowJoining:
     """A join of the tuples of two streams that are in the same window.
 
-    `window` is that of the left stream; the right stream's has another field of time at most. `unmatched` says for each
-    stream whether its tuples without a partner are emitted, too.
+    `window` is the left stream's; the right stream's differs at most in the time field. `unmatched` has a flag for
+    each stream: whether its tuples without a partner are emitted, too.
     """
 
     site: CallSite

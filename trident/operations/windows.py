@@ -1,8 +1,8 @@
 """Windows as users write them: their length, their slide, and the clock that they follow.
 
-A window by count has the last `length` tuples, and one ends every `slide` tuples. A window by duration has the tuples
-of the last `length` of batch time. A window by event time uses a timestamp field of the tuples, and a watermark.
-Windows of time are aligned to 1970-01-01 UTC: windows of an hour are whole hours.
+A count window holds the last `length` tuples, and one closes every `slide` tuples. A duration window holds the tuples
+of the last `length` of batch time. An event-time window uses a timestamp field and a watermark. Windows of time are
+aligned to 1970-01-01 UTC: windows of an hour are whole hours.
 """
 
 from copy import copy
@@ -23,14 +23,14 @@ from trident.base.years import LONGEST
 from trident.base.zones import is_zone
 
 TOO_LONG = "expected at most 10,000 years ('3652425 days'); no two times are further apart"
-"""The reason why a duration is not accepted. (Sums of times and much longer durations would not fit into 64 bits.)"""
+"""The reason for refusing a duration. (Sums of times and much longer durations would overflow 64 bits.)"""
 
 _MOST_PANES = 10_000
-"""The most panes of one window. A slide that would make more panes is refused as a likely typing error."""
+"""The most panes of a window. A slide that needs more panes is refused as a likely typing error."""
 
 
 _LOCAL = (
-    "windows begin at whole multiples of their length in UTC. TumblingEventTimeWindow('1 day', 'at', "
+    "windows begin at multiples of their length in UTC. TumblingEventTimeWindow('1 day', 'at', "
     "timeZone='Europe/Berlin') has days of local time; otherwise use a timestamp_ntz of local time as timestampField, "
     "or group by a date field"
 )
@@ -48,7 +48,7 @@ _ELSEWHERE = {
 
 
 class _Window:
-    """The base of all windows: plain data, compared by value."""
+    """The base class of all windows, which are plain data compared by value."""
 
     __slots__ = ()
 
@@ -109,7 +109,8 @@ class SlidingCountWindow(CountWindow):
         self._set(length=_count(length, "length", step), slide=_count(slide, "slide", step))
         if slide > length:
             raise step.error(
-                TopologyError, f"slide {slide} is more than length {length}: the tuples between would be in no window"
+                TopologyError,
+                f"slide {slide} is more than length {length}: the tuples between two windows would be in none",
             )
 
     def __repr__(self) -> str:
@@ -132,7 +133,7 @@ class TimeWindow(_Window):
 
     @property
     def pane(self) -> int:
-        """The longest period, in microseconds, that lies either wholly inside or wholly outside every window."""
+        """The longest period, in microseconds, that every window either contains wholly or not at all."""
         return gcd(self.length, self.slide)
 
     @property
@@ -163,7 +164,8 @@ class TimeWindow(_Window):
         if self.slide > self.length:
             raise step.error(
                 TopologyError,
-                f"slide {slide_text} is more than length {length_text}: the tuples between would be in no window",
+                f"slide {slide_text} is more than length {length_text}: the tuples between two windows would be in "
+                "none",
             )
         if self.length // self.pane > _MOST_PANES:
             raise step.error(
@@ -184,7 +186,7 @@ class TimeWindow(_Window):
 class TumblingDurationWindow(TimeWindow):
     """Windows of `length` of batch time, each tuple in one window.
 
-    A batch's time is the time at which it was planned. The log keeps it, so that it is the same at every replay. The
+    A batch's time is the time at which it was planned. The log records it, so that a replay uses the same time. The
     first batch after a window's end emits the window; a window without tuples is not emitted.
     Meaning: ``org.apache.storm.trident.windowing.config.TumblingDurationWindow``, which uses the time of arrival.
 
@@ -213,7 +215,7 @@ class EventTimeWindow(TimeWindow):
     """Windows by a timestamp field of the tuples."""
 
     def by(self, timestampField: object, step: Step) -> Self:
-        """Return the same windows by another field."""
+        """Return the same windows over another field."""
         other = copy(self)
         object.__setattr__(other, "timestampField", _field(timestampField, step))
         return other
@@ -224,7 +226,7 @@ class TumblingEventTimeWindow(EventTimeWindow):
 
     The watermark is the latest time seen up to a batch, less `lateness`. The batch whose watermark reaches a window's
     end emits the window; a tuple for this window in a later batch is late. After ``idleAfter`` without a tuple the
-    watermark continues with the time of the batches, as if tuples continued to come with the delay of the last ones.
+    watermark advances with the time of the batches, as if tuples kept arriving with the delay of the last ones.
 
     With ``timeZone`` the windows are whole days of that zone (IANA), from midnight to midnight. When the clocks change,
     a day has 23 or 25 hours. The field is then a ``timestamp``, and the length a number of days.
@@ -268,7 +270,7 @@ class SlidingEventTimeWindow(EventTimeWindow):
 class SessionWindow(_Window):
     """Windows of tuples that follow one another by less than `gap` of event time. Trident has no such windows.
 
-    Two tuples that are just `gap` apart are in two sessions; in Spark and Flink they are in one.
+    Two tuples exactly `gap` apart are in two sessions; in Spark and Flink they are in one.
     A session ends `gap` after its last tuple. The watermark is the same as for a `TumblingEventTimeWindow`; a tuple is
     late if the watermark has reached the tuple's time plus the gap.
 
@@ -301,7 +303,7 @@ class SessionWindow(_Window):
 
 @dataclass(frozen=True, init=False, repr=False)
 class EventTime(_Window):
-    """A timestamp field and its watermark, for steps that follow event time and have no windows.
+    """A timestamp field and its watermark, for steps with event time and no windows.
 
     The watermark is the same as for a `TumblingEventTimeWindow`; a tuple is late if the watermark is past its time.
     """
@@ -323,11 +325,11 @@ WindowConfig = CountWindow | TimeWindow | SessionWindow
 """Any window."""
 
 Timing = TimeWindow | SessionWindow | EventTime
-"""Anything that has a watermark."""
+"""Any object with a watermark."""
 
 
 class Clocked(Protocol):
-    """The description of a step that may have a watermark: it names the times from which the watermark is computed."""
+    """A step that may have a watermark; it names the times from which the watermark is computed."""
 
     @property
     def config(self) -> WindowConfig | EventTime | None:
@@ -341,9 +343,9 @@ class Clocked(Protocol):
 
 
 def wakes(config: WindowConfig | EventTime | None) -> bool:
-    """Return whether something may fall due by this clock while no tuple comes.
+    """Return whether a deadline of this clock may pass while no tuple arrives.
 
-    The time of the batches continues by itself; event time does so with `idleAfter`.
+    Batch time advances by itself; event time does so with `idleAfter`.
     """
     if config is None or isinstance(config, CountWindow):
         return False
@@ -386,7 +388,7 @@ _DAY = 86_400_000_000
 
 
 def _zone(timeZone: object, length: int, step: Step) -> str | None:
-    """Return the name of a time zone. Raises TopologyError if there is no such zone, or `length` is no whole days."""
+    """Return the name of a time zone. Raises TopologyError if it does not exist, or if `length` is not whole days."""
     if timeZone is None:
         return None
     if not isinstance(timeZone, str) or not is_zone(timeZone):
@@ -395,7 +397,7 @@ def _zone(timeZone: object, length: int, step: Step) -> str | None:
         raise step.error(
             TopologyError,
             f"length {duration_text(length)} with timeZone={timeZone!r}: windows of a time zone are whole days, such "
-            f"as '1 day'; for shorter windows leave timeZone out. Hours of a zone with a half-hour offset are windows "
+            "as '1 day'; for shorter windows remove timeZone. Hours of a zone with a half-hour offset are windows "
             f"over a field of local time, .each({{'local': F.from_utc_timestamp('at', {timeZone!r})}})",
         )
     return timeZone
@@ -407,7 +409,7 @@ def _step(window: _Window) -> Step:
 
 
 def _idle(idleAfter: object, step: Step) -> int | None:
-    """Return the microseconds after which a silent source counts as idle; None if it never does."""
+    """Return the microseconds of silence after which a source is idle; None if it never is."""
     return None if idleAfter is None else microseconds(idleAfter, "idleAfter", step)
 
 

@@ -36,10 +36,10 @@ class AggregateVerbs(GroupwiseVerbs[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """Replace the batch, or after `groupBy` each of its groups, by the result of an aggregator over all its tuples.
+        """Replace the batch, or after `groupBy` each group, by the result of an aggregator over all its tuples.
 
-        An empty batch has a result, too; after `groupBy` it has no groups, and so no results. A group's result comes
-        with the group fields. The aggregator begins again in the next batch. `persistentAggregate` aggregates over
+        An empty batch also gives a result; after `groupBy` it has no groups and gives none. A group's result begins
+        with the group fields. The aggregator starts afresh in the next batch. `persistentAggregate` aggregates over
         batches. Meaning: ``org.apache.storm.trident.Stream.aggregate`` and
         ``org.apache.storm.trident.fluent.GroupedStream.aggregate``.
 
@@ -114,7 +114,7 @@ def read_members(
     aggregator: object,
     outputFields: OutputsLike | None,
 ) -> tuple[Conditioned, list[nodes.Member], Step]:
-    """Return the stream that the aggregators in a call read, these as members of an aggregate, and the call's step."""
+    """Return the stream to aggregate, the call's aggregators as chain members, and the call's step."""
     verb = VERBS[scope]
     usage = f"{verb}([inputFields,] aggregator, outputFields)"
     call = read_arguments(stream.own._step(verb), usage, args, {"aggregator": aggregator}, inputFields, outputFields)
@@ -129,7 +129,7 @@ def read_members(
 def chained(
     stream: StreamBase[StreamT], group: tuple[str, ...], scope: nodes.Scope, members: Sequence[nodes.Member], step: Step
 ) -> StreamT:
-    """Add an aggregate with these members to `stream`, grouped by the fields `group`, and return its stream."""
+    """Add an aggregate of these members to `stream`, grouped by the fields `group`, and return its stream."""
     schema = select(stream.schema, group)
     for member in members:
         schema = rules.appended(schema, member.outputs, step, of="the group")
@@ -139,7 +139,7 @@ def chained(
 def folded(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
 ) -> tuple[StreamBase[Any], tuple[str, ...], Aggregation | Reduction, StructType]:
-    """Return the stream that a call folds into a state, the fields it reads, the folding and the state's fields."""
+    """Return the stream that a call folds into a state, the input fields, the folding, and the state's value fields."""
     if isinstance(call.operation, Mapping):
         return bundled(stream, group, call, usage)
     read, inputs, how = _read_folding(Conditioned.of(stream), call, usage)
@@ -151,7 +151,7 @@ def folded(
 def bundled(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
 ) -> tuple[StreamBase[Any], tuple[str, ...], Aggregation, StructType]:
-    """Return the same as `folded` for a call that folds tuples by several combiners."""
+    """Return the result of `folded` for a call with several combiners."""
     schema, members, read = select(stream.schema, group), list[BundleMember](), Conditioned.of(stream)
     for each in several(call):
         read, inputs, how = _read_folding(read, each, usage)
@@ -160,7 +160,7 @@ def bundled(
         schema = rules.appended(schema, field, each.step, of="the group")
     bundle = Bundle(tuple(members))
     inputs = tuple(name for name in read.stream.schema.names if any(name in member.inputs for member in members))
-    output = "value"  # the field in which a frozen batch has the structs, beside the group fields
+    output = "value"  # the field that holds the structs of a frozen batch, beside the group fields
     while output in map(str.lower, group):
         output += "_"
     return read.stream, inputs, Aggregation(bundle, operation_site(call.operation), output, bundle.type), schema
@@ -185,11 +185,13 @@ def _folding(stream: Conditioned, call: Arguments, usage: str) -> tuple[Conditio
 
 
 def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:
-    """Return the fields that an aggregator reads: those in the call, otherwise all fields; none for Count."""
+    """Return the input fields of an aggregator: those in the call, otherwise all fields (none for Count)."""
     own = call.operation.inputFields if isinstance(call.operation, BuiltinAggregator) else None
     if own is not None and call.inputs is not None:
         listed = ", ".join(own)
-        problem = f"the call names the input fields {call.inputs!r}, and the aggregator also names some, {listed!r}"
+        problem = (
+            f"the call names the input fields {call.inputs!r}, but the aggregator also names input fields, {listed!r}"
+        )
         raise call.step.wrong(f"{problem}: name them once")
     names = stream._inputs(call.inputs if own is None else list(own), call.step)
     return () if isinstance(call.operation, Count) else names

@@ -1,7 +1,7 @@
-"""The conditions of built-in aggregators, ``Count(where=col("price") < 100)``, as fields of the stream that they read.
+"""Conditions of built-in aggregators, ``Count(where=col("price") < 100)``, turned into fields of the stream.
 
-A condition becomes a field before the aggregate, so it is computed as a filter is: by Spark itself or in whole columns
-if it is an expression, otherwise by the user's function. The field leaves with the other input fields.
+A condition becomes a field before the aggregate, so it is computed like a filter: an expression by Spark or over whole
+columns, any other condition by the user's function. The field is dropped together with the other input fields.
 """
 
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ from trident.stream.base import StreamBase
 
 @dataclass(frozen=True, slots=True)
 class Conditioned:
-    """A stream whose tuples are aggregated: as the user sees it, and with the fields of the aggregators' conditions.
+    """A stream to aggregate, as the user sees it and with the fields of the aggregators' conditions.
 
-    `fields` has the names of these fields, by the text of an expression or the identity of a function.
+    `fields` maps the text of an expression, or the identity of a function, to the name of its field.
     """
 
     own: StreamBase[Any]
@@ -43,9 +43,9 @@ class Conditioned:
     def reading(
         self, aggregator: Any, inputs: tuple[str, ...], step: Step
     ) -> tuple["Conditioned", tuple[str, ...], Any]:
-        """Return the stream, the fields and the aggregator with which an aggregator over `inputs` heeds its condition.
+        """Return the stream, the input fields and the aggregator that apply the aggregator's condition.
 
-        A condition that was there before has its field already.
+        A condition that another aggregator already uses shares that one's field.
         """
         condition = aggregator.where if isinstance(aggregator, BuiltinAggregator) else None
         if condition is None:
@@ -55,13 +55,13 @@ class Conditioned:
         if aggregator.native == "count":
             conditioned, number = conditioned._with(when(col(counts), 1).otherwise(0), "n_where", step)
             return conditioned, (number,), CountWhere()
-        if aggregator.native is not None and len(inputs) == 1:  # it skips nulls
+        if aggregator.native is not None and len(inputs) == 1:  # the aggregator skips nulls
             conditioned, masked = conditioned._with(when(col(counts), col(inputs[0])), f"{inputs[0]}_where", step)
             return conditioned, (masked,), aggregator
         return conditioned, (*inputs, counts), Filtered(aggregator, select(self.own.schema, inputs))
 
     def _with_condition(self, condition: Any, step: Step) -> tuple["Conditioned", str]:
-        """Return the stream with a field that is true for the tuples that fulfil a condition."""
+        """Return the stream with a field that is true for tuples that satisfy a condition."""
         step = replace(step, label=f"{step.label}.where", function=operation_site(condition))
         if isinstance(condition, ColumnExpression):
             inputs, operation = bound_operation(condition, self.own.schema, step, condition=True)
@@ -78,7 +78,7 @@ class Conditioned:
         return self._adding(id(condition), made, inputs, operation, step)
 
     def _with(self, expression: ColumnExpression, name: str, step: Step) -> tuple["Conditioned", str]:
-        """Return the stream with a field that holds an expression."""
+        """Return the stream with a field that holds the value of an expression."""
         text = repr(expression)
         if text in self.fields:
             return self, self.fields[text]

@@ -24,7 +24,7 @@ class ChainVerbs(GroupwiseVerbs[StreamT]):
         """Begin a chain of aggregators over the same tuples. Add one aggregator after the other, then call `chainEnd`.
 
         Every member of the chain has separate input fields. A result has the output fields of all members; after
-        `groupBy` there is one result for each group, which begins with the group fields. Meaning:
+        `groupBy` each group gives one result, which begins with the group fields. Meaning:
         ``org.apache.storm.trident.Stream.chainedAgg`` and ``org.apache.storm.trident.fluent.GroupedStream.chainedAgg``.
 
         >>> from trident import Count, Sum, TridentTopology
@@ -113,8 +113,8 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         read, members, step = read_members(self._read, scope, args, inputFields, aggregator, outputFields)
         if self._scope not in (None, scope):
             raise step.wrong(
-                f"the chain's other members use {VERBS[self._scope or scope]}: a chain has only aggregate or only "
-                f"partitionAggregate"
+                f"the chain's other members use {VERBS[self._scope or scope]}: use either aggregate or "
+                "partitionAggregate for all members"
             )
         chain = self
         for member in members:
@@ -123,7 +123,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         return chain
 
     def _check_new(self, member: nodes.Member, step: Step) -> None:
-        """Refuse a member with an output field that is a group field or an output field of another member."""
+        """Refuse a member whose output field is already a group field or an output field of another member."""
         group = select(self._read.own.schema, self._group)
         taken = {name.lower(): "a group field" for name in group.names}
         taken |= {
@@ -148,6 +148,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
             message = unknown_verb(self, name, names_elsewhere.STREAM)
             if not name.startswith("_") and hasattr(type(self._read.own), name):
                 message = (
-                    f"'ChainedAggregate' has no verb {name!r}; the stream after the chain has it: chainEnd().{name}"
+                    f"'ChainedAggregate' has no verb {name!r}; call it on the stream that the chain returns: "
+                    f"chainEnd().{name}"
                 )
             raise AttributeError(message, name=name, obj=self)

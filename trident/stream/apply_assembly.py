@@ -13,7 +13,7 @@ from trident.stream.extremes import ExtremeVerbs
 
 
 class Assembly(Protocol):
-    """Several steps as one object, which `Stream.applyAssembly` adds to a stream.
+    """Several steps as one object, to add to a stream with `Stream.applyAssembly`.
 
     Meaning: ``org.apache.storm.trident.operation.Assembly``.
 
@@ -60,7 +60,7 @@ class AssemblyVerbs(StreamBase[StreamT]):
         stream: StreamT = apply(self)
         if not isinstance(stream, StreamBase):
             hint = "; return the stream" if stream is None else ""
-            raise step.wrong(f"it returned {brief(stream)}, which is not a stream{hint}")
+            raise step.wrong(f"it returned {brief(stream)}, expected a stream{hint}")
         if stream._register is not self._register:
             raise step.wrong(f"it returned {stream!r}, a stream of another topology")
         return stream

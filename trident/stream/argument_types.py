@@ -45,7 +45,7 @@ AggregatorArgument = _Fields | _Aggregator | Mapping[str, _Aggregator | tuple[Fi
 """An argument of a verb that takes an aggregator, or several by the names of their output fields."""
 
 WindowArgument = AggregatorArgument | StateFactory
-"""An argument of a verb that takes an aggregator, before which the state of its windows may be given."""
+"""An argument of a window verb: an aggregator, or the state factory that may precede it."""
 
 QueryArgument = _Fields | QueryFunction
 """An argument of a verb that takes a query function."""

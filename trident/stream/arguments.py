@@ -1,4 +1,4 @@
-"""The arguments of verbs: ``verb([inputFields,] operation, outputFields)``, each also by keyword."""
+"""Parsing of verb arguments: ``verb([inputFields,] operation, outputFields)``, each also by keyword."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from trident.operations.output_fields import OutputsLike, own_fields
 from trident.operations.portable import brief_text
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
-"""A pattern that SQL expressions match and lists of fields do not."""
+"""A pattern that matches SQL expressions and no lists of fields."""
 _COMPARED = re.compile(r"\s*([A-Za-z_]\w*)\s*(=|==|!=|<>|<=|>=|<|>)\s*(-?\d+(?:\.\d+)?|'[^'\\]*'|\"[^\"\\]*\")\s*")
 _SIGNS = {"=": "==", "<>": "!="}
 _CALLED = re.compile(r"\s*([A-Za-z_]\w*)\(\s*([A-Za-z_]\w*)\s*\)\s*")
 _NULL = re.compile(r"\s*([A-Za-z_]\w*)\s+is\s+(not\s+)?null\s*", re.IGNORECASE)
-_OTHER = "an expression is made of col(...), such as col('n') > 0; expr({text!r}) is for Spark alone"
+_OTHER = "write an expression with col(...), such as col('n') > 0; expr({text!r}) runs on Spark only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Arguments:
 
 
 def _why_not_one(candidates: Sequence[object], before: Sequence[object], usage: str) -> str:
-    """Return the problem with a call that has no operation, or several. `before` are its leading fields."""
+    """Return the problem with a call that has no operation, or several. `before` are the fields before it."""
     if candidates:
-        return f"it takes one operation, not {' and '.join(map(brief, candidates))}"
+        return f"expected one operation, not {' and '.join(map(brief, candidates))}"
     texts = before[1:] or [text for text in before if "filter" in usage and _EXPRESSION.search(str(text))]
     hint = _operation_meant(texts, usage)
     if hint:
@@ -62,7 +62,7 @@ def read_arguments(
 ) -> Arguments:
     """Return the arguments of a verb's call. The first positional argument that does not name fields is the operation.
 
-    `operations` maps each keyword that may carry the operation to the value it has in the call. Errors show `usage`.
+    `operations` maps each keyword that can hold the operation to its value in the call. Errors quote `usage`.
     Raises TopologyError if the call does not have exactly one operation, or has input or output fields twice.
     """
     candidates = [value for value in operations.values() if value is not None]
@@ -81,24 +81,24 @@ def read_arguments(
     if outputs is None:
         outputs = own_fields(operation)
     if isinstance(inputs, StructType):
-        raise step.wrong(f"inputFields are names, not a StructType; write {usage}")
+        raise step.wrong(f"inputFields takes names, not a StructType; write {usage}")
     return Arguments(inputs, operation, outputs, step)
 
 
 def several(call: Arguments) -> list[Arguments]:
-    """Split a call with several aggregators into calls with one aggregator each. Each call gets separate fields.
+    """Split a call with several aggregators into one call for each aggregator, each with separate fields.
 
-    The aggregators come as a mapping from output fields: ``{"n": Count(), "total": Sum("price")}``. In place of an
-    aggregator there may be a pair of input fields and aggregator: ``{"longest string": ("word", Longest())}``.
-    Raises TopologyError if the mapping is empty, or if the call names input or output fields as well.
+    The aggregators come as a mapping from output fields: ``{"n": Count(), "total": Sum("price")}``. A pair of input
+    fields and an aggregator is accepted, too: ``{"longest string": ("word", Longest())}``. Raises TopologyError if the
+    mapping is empty, or if the call names input or output fields as well.
     """
     beside = {"inputFields": call.inputs, "outputFields": call.outputs}
     for name, fields in beside.items():
         if fields is not None:
-            problem = f"{name} {fields!r} cannot be given with several aggregators, each of which has its own fields"
+            problem = f"{name} {fields!r} cannot be combined with several aggregators, each of which has its own fields"
             raise call.step.wrong(f"{problem}; write {_SEVERAL}")
     if not call.operation:
-        raise call.step.wrong(f"the mapping names no aggregator; write {_SEVERAL}")
+        raise call.step.wrong(f"the mapping of aggregators is empty; write {_SEVERAL}")
     calls = []
     for outputs, value in call.operation.items():
         if not isinstance(outputs, str):
@@ -117,7 +117,7 @@ _SEVERAL = "{'n': Count(), 'total': Sum('price'), 'longest string': ('word', Lon
 
 
 def _with_inputs(value: Any) -> tuple[Any, Any]:
-    """Return the input fields (None if there are none) and the aggregator in one value of a mapping."""
+    """Return the input fields (None if there are none) and the aggregator of one value in the mapping."""
     if isinstance(value, tuple) and len(value) == 2 and is_fields(value[0]):
         return value
     return None, value
@@ -126,11 +126,11 @@ def _with_inputs(value: Any) -> tuple[Any, Any]:
 def check_replace(replace: object, step: Step, usage: str) -> None:
     """Refuse an argument `replace` that is neither True nor False, such as a field's name."""
     if not isinstance(replace, bool):
-        raise step.wrong(f"replace is True or False, not {brief(replace)}; write {usage}")
+        raise step.wrong(f"replace={brief(replace)}: expected True or False; write {usage}")
 
 
 def is_factory(value: object) -> bool:
-    """Return whether a value is a state factory, and not merely the class of one."""
+    """Return whether a value is a state factory, and not the class of one."""
     return all(hasattr(value, name) for name in ("kind", "survives", "open")) and not isinstance(value, type)
 
 
@@ -146,7 +146,7 @@ def check_factory(factory: object, step: Step, usage: str) -> None:
 
 
 def name_of(owner: str, name: object, step: Step, default: str | None = None) -> str:
-    """Return `name`, or `default` if `name` is None. Refuse a name that cannot be an identity in logs and stores."""
+    """Return `name`, or `default` if it is None. Refuse a name that logs and stores cannot use as an identity."""
     omitted = name is None and default is not None
     try:
         return check_name(owner, default if omitted else name)
@@ -155,7 +155,7 @@ def name_of(owner: str, name: object, step: Step, default: str | None = None) ->
 
 
 def _operation_meant(values: Sequence[object], usage: str) -> str:
-    """Return a suggestion for `values[0]`, a text instead of the operation; "" if there is no suggestion."""
+    """Return a hint for `values[0]`, a string in the operation's position; "" if there is none."""
     text = values[0] if values else None
     if not isinstance(text, str):
         return ""
@@ -163,12 +163,12 @@ def _operation_meant(values: Sequence[object], usage: str) -> str:
     if known is not None:
         return f"give {known}"
     if text.isidentifier():
-        return "give it without quotes"
+        return "write it without quotes"
     return _expression_meant(text) if len(values) > 1 or _EXPRESSION.search(text) else ""
 
 
 def _expression_meant(text: str) -> str:
-    """Return how to write the SQL expression `text`: as an expression for both engines if it is a usual one."""
+    """Return a hint on how to write the SQL expression `text`, if possible as an expression for both engines."""
     if found := _COMPARED.fullmatch(text):
         name, sign, value = found.groups()
         written = f"col({name!r}) {_SIGNS.get(sign, sign)} {value}"
@@ -180,18 +180,18 @@ def _expression_meant(text: str) -> str:
         written = f"col({found[1]!r}).{'isNotNull' if found[2] else 'isNull'}()"
     else:
         return _OTHER.format(text=text)
-    return f"an expression is {written}; expr({text!r}) is for Spark alone"
+    return f"write {written}; expr({text!r}) runs on Spark only"
 
 
 def is_fields(value: object) -> bool:
-    """Return whether a positional argument names fields: a text, a list or tuple of texts, or a StructType."""
+    """Return whether a positional argument names fields: a string, a list or tuple of strings, or a StructType."""
     if isinstance(value, str | StructType):
         return True
     return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
 
 
 def operation_site(operation: object) -> CallSite:
-    """Return the name that an operation has in a step's label, with the file and line of its definition."""
+    """Return an operation's name for step labels, with the file and line of its definition."""
     if isinstance(operation, Expression):
         return CallSite("expr")
     if isinstance(operation, ColumnExpression):
@@ -210,7 +210,7 @@ def _leading_fields(args: Sequence[object]) -> tuple[list[Any], list[Any]]:
 
 
 def _one(name: str, positional: list[Any], keyword: Any, step: Step, usage: str) -> Any:
-    """Return the value of an argument given by position or by keyword; None if it is not given. Refuse both at once."""
+    """Return the value of an argument given by position or keyword, None if omitted. Refuse both at once."""
     values = positional + ([] if keyword is None else [keyword])
     if len(values) > 1:
         listed = " and ".join(map(repr, values))

@@ -26,22 +26,22 @@ StatefulT = TypeVar("StatefulT", bound="StreamBase[Any]")
 
 
 class NotASequence(CheckedCalls):
-    """A base of streams. It raises TypeError if a stream is used as a truth value or as a sequence of tuples."""
+    """A base of streams that raises TypeError if a stream is used as a truth value or as a sequence."""
 
     __slots__ = ()
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("a Stream has no truth value: it only describes what happens to each batch")
+        raise TypeError("a Stream has no truth value: it only describes the steps of each batch")
 
     def __iter__(self) -> NoReturn:
         raise TypeError("a stream has no end and cannot be iterated; take(n) returns tuples of its spout's first batch")
 
     def __getitem__(self, name: object) -> NoReturn:
-        raise TypeError(f"a field of a stream is not an object: name {name!r} in a verb, such as project({name!r})")
+        raise TypeError(f"a stream cannot be indexed by {name!r}: name the field in a verb, such as project({name!r})")
 
 
 class StreamBase(NotASequence, Drawable, Generic[StreamT]):
-    """An immutable description of the steps that every batch takes. Each verb returns a new stream."""
+    """An immutable description of the steps of every batch. Each verb returns a new stream."""
 
     __slots__ = ("__weakref__", "_label", "_node", "_register")
 
@@ -71,9 +71,9 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         return self._register.step(self._label, verb)
 
     def _new(self, node: Node, label: str, register: Register | None = None) -> StreamT:
-        """Return a stream of the tuples that `node` emits.
+        """Return a stream of the output of `node`.
 
-        Its later steps go into `register`, or if None into this stream's.
+        Its later steps are added to `register`; None means the register of this stream.
         """
         raise NotImplementedError
 
@@ -84,17 +84,17 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         return self._new(node, self._label)
 
     def _inputs(self, fields: FieldsLike | None, step: Step) -> tuple[str, ...]:
-        """Return the names in `fields`, checked; the names of all fields of this stream if `fields` is None."""
+        """Return the field names in `fields` after a check; None means all fields of this stream."""
         return self.fields if fields is None else rules.known_fields(self.schema, fields, step)
 
     def _check_reads(self, inputs: tuple[str, ...], operation: Operation, step: Step) -> None:
-        """Raise TopologyError if an operation must not read these fields of this stream, or those that its text names.
+        """Raise TopologyError if an operation must not read these fields, or the fields that its text names.
 
-        It is an operation that makes or drops tuples, or the condition of an aggregator.
+        The operation creates or drops tuples, or is the condition of an aggregator.
         """
 
     def _of_part(self, node: Node, label: str) -> StreamT:
-        """Return one of the streams into which this stream is split."""
+        """Return one of the streams into which `split` divides this stream."""
         return self._new(node, label)
 
     def _to_fold(
@@ -105,28 +105,28 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         schema: StructType,
         step: Step,
     ) -> tuple[Node, tuple[str, ...], Aggregation | Reduction, StructType]:
-        """Return the step whose tuples a state folds, the fields that it reads, the folding and the state's fields.
+        """Return the step whose tuples a state folds, the input fields, the folding and the state's value fields.
 
-        A stream of changes returns another folding than the user's.
+        A stream of changes replaces the user's folding by one that can also remove rows.
         """
         return self._node, inputs, how, schema
 
     def _named(self, fields: tuple[FieldsLike, ...], step: Step) -> tuple[str, ...]:
-        """Return the checked field names in `fields`, the arguments of a verb such as `project`."""
+        """Return the field names in `fields`, the arguments of a verb such as `project`, after a check."""
         names = [name for argument in fields for name in rules.known_fields(self.schema, argument, step)]
         return rules.known_fields(self.schema, names, step)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._node.step}: {ddl(self.schema)})"
 
-    if not TYPE_CHECKING:  # a type checker would take every misspelt verb for one that never returns
+    if not TYPE_CHECKING:  # otherwise a type checker would accept every misspelt verb
 
         def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(unknown_verb(self, name, names_elsewhere.STREAM, self.fields), name=name, obj=self)
 
 
 class GroupwiseVerbs(CheckedCalls, Generic[StreamT]):
-    """The base of verbs that streams and grouped streams have, for the whole batch or for each group."""
+    """Verbs that streams and grouped streams share: they work on the whole batch, or on each group."""
 
     __slots__ = ()
 

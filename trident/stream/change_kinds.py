@@ -1,4 +1,4 @@
-"""The steps that give each tuple of a source its kind of change: by a field, or by an event that a field holds."""
+"""The steps that give each tuple its kind of change, read from a field or from an event in a field."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,13 +19,15 @@ from trident.stream.each import EachVerbs
 
 
 def add_kinds(stream: EachVerbs[Any], field: str, kind_of: ColumnFunction, step: Step, onError: object) -> nodes.Node:
-    """Add the steps that replace `field` by the kind of change that it means, as the last field."""
+    """Add the steps that replace `field` by the kind of change that it denotes, as the last field."""
     others = [name for name in stream.schema.names if name != field]
     rules.chosen(stream.schema, others, step)
     if CHANGE.lower() in map(str.lower, others):
-        raise step.wrong(f"the stream has a field {CHANGE!r} already, which would hold the kinds: rename it")
+        raise step.wrong(
+            f"the stream already has a field {CHANGE!r}, the name reserved for the kind of change: rename it"
+        )
     schema = StructType([*select(stream.schema, others).fields, *KIND.fields])
-    made = free_name(CHANGE, stream.schema.names)  # the user's field may have this name and another type
+    made = free_name(CHANGE, stream.schema.names)  # the user's field may already have this name, with another type
     both = StructType([*stream.schema.fields, StructField(made, StringType())])
     operation = Operation(kind_of, step.called, Call.VALUES)
     policy, output = stream._policy(onError, operation, step), StructType([both.fields[-1]])
@@ -40,7 +42,7 @@ def add_kinds(stream: EachVerbs[Any], field: str, kind_of: ColumnFunction, step:
 def add_events(
     stream: EachVerbs[Any], reader: Debezium, read: Callable[..., Any], step: Step, onError: object
 ) -> nodes.Node:
-    """Add the step that replaces each tuple by the changes in the event that it holds. `read` reads one event."""
+    """Add the step that replaces each tuple by the changes in its event. `read` decodes one event."""
     step = step.with_function(site_of(reader))
     names = rules.known_fields(stream.schema, list(reader.inputFields), step)
     operation = Operation(read, step.called, Call.VALUES, many=True)

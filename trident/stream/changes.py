@@ -51,7 +51,7 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
     __slots__ = ()
 
     def _of_changes(self, node: nodes.Node) -> ChangesT:
-        """Return the stream of changes that `node` outputs."""
+        """Return the stream of changes that `node` emits."""
         raise NotImplementedError
 
     def asChanges(
@@ -60,22 +60,22 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
         kinds: Mapping[Any, ChangeKind] | None = None,
         onError: OnErrorLike = "fail",
     ) -> ChangesT:
-        """Read each tuple as a change of a table: a field says whether its row was inserted, updated or deleted.
+        """Read each tuple as a change of a table: a field holds its kind (insert, update or delete).
 
         The stream of changes has the other fields, then the field ``_change_type`` with the kind: ``insert``,
         ``delete``, or for an update two tuples, ``update_preimage`` with the row before it and ``update_postimage``
-        with the row after it. `persistentAggregate` and `toTable` of such a stream take rows away, too. Meaning: the
+        with the row after it. `persistentAggregate` and `toTable` of such a stream also remove rows. Meaning: the
         ``RowKind`` of Flink; the kinds are those of Delta's change data feed.
 
         Parameters
         ----------
         kindField : str or Debezium
-            The field that says the kind. It is replaced by ``_change_type``, which is the default. Or a reader of
-            events, ``Debezium("id long, name string")``: it reads the field ``value``, and its fields replace all
+            The field that holds the kind, by default ``_change_type``; it is replaced by ``_change_type``. Or a reader
+            of events, ``Debezium("id long, name string")``: it reads the field ``value``, and its fields replace all
             others.
         kinds : mapping, optional
             The kind that each value of the field means: ``{"c": "insert", "d": "delete"}``, ``{1: "insert", -1:
-            "delete"}``. Omitted: the field holds the kinds themselves.
+            "delete"}``. Omitted: the field holds the names of the kinds.
         onError : "fail", "skip", "deadLetter" or DeadLetter
             The treatment of a tuple whose field has another value, or whose event cannot be read, as in `each`.
 
@@ -95,7 +95,7 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
         step = self._step("asChanges")
         if isinstance(kindField, Debezium):
             if kinds is not None:
-                raise step.wrong("kinds are for a field; the events of Debezium say their kinds themselves")
+                raise step.wrong("kinds= applies to a field; Debezium events already contain their kinds")
             return self._of_changes(add_events(self, kindField, kindField, step, onError))
         if not isinstance(kindField, str):
             raise step.wrong(f"{brief(kindField)} is not the name of a field; write {_AS_CHANGES}")
@@ -105,12 +105,12 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
 
 
 def _refuse_kind(read: tuple[str, ...], how: Aggregation | Reduction, step: Step) -> None:
-    """Refuse an aggregate by the kind or of the kind: every row that is there was added, and has no other kind."""
+    """Refuse an aggregate over the kind or grouped by it: every row that remains was added."""
     bundle = bundle_of(how)
     if CHANGE in read or any(CHANGE in member.inputs for member in (() if bundle is None else bundle.members)):
         raise step.wrong(
-            f"{CHANGE!r} says whether a row is added or taken away, and an aggregate has only the rows that are there; "
-            f"to count the changes themselves, aggregate toStream()"
+            f"cannot aggregate by {CHANGE!r}: an aggregate over changes has only the rows that currently exist, and "
+            "all of these were added; to count the changes, aggregate toStream()"
         )
 
 
@@ -125,7 +125,7 @@ def _checked(kinds: object, step: Step) -> Mapping[Any, str]:
 
 
 class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
-    """The verbs of a stream of changes that differ from those of other streams, and those that it lacks."""
+    """The verbs that a stream of changes implements differently from other streams, or refuses."""
 
     __slots__ = ()
 
@@ -140,13 +140,13 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         raise NotImplementedError
 
     def toStream(self) -> PlainT:
-        """Return the same tuples as an ordinary stream, in which ``_change_type`` is a field like any other."""
+        """Return the same tuples as an ordinary stream, in which ``_change_type`` is an ordinary field."""
         return self._plain()
 
     def project(self, *fields: FieldsLike) -> StreamT:
         """Keep only the named fields and the kind of change.
 
-        A change of a field that is left out becomes a row that is taken away and added again.
+        A change of a dropped field still gives a removed and an added row.
         """
         step = self._step("project")
         names = tuple(name for name in self._named(fields, step) if name != CHANGE)
@@ -166,10 +166,10 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         return super().rename(old, new)
 
     def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> StreamT:
-        """Refuse the call: what a function does to a whole batch says nothing about the changes in it."""
+        """Refuse the call: the result of a function of a whole batch cannot be attributed to single changes."""
         raise self._step("transform").wrong(
-            "a function of the whole batch may combine rows that are added with rows that are taken away; use each, "
-            "map, flatMap or filter, which work row by row, or toStream().transform(...)"
+            "transform could combine added rows with removed rows; use each, map, flatMap or filter, which work row "
+            "by row, or toStream().transform(...)"
         )
 
     def merge(self, *streams: StreamBase[Any]) -> StreamT:
@@ -178,7 +178,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         return merged(self._register, merging, None, None)
 
     def deadLetters(self) -> PlainT:
-        """Return the dead letters of the steps so far, as `Stream.deadLetters`. They are tuples, not changes."""
+        """Return the dead letters of the steps so far, as `Stream.deadLetters` does. They are tuples, not changes."""
         plain: Any = self._plain()
         letters: PlainT = plain.deadLetters()
         return letters
@@ -195,9 +195,9 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         backfill: bool = False,
         index: IndexLike = None,
     ) -> StateT:
-        """Keep the latest row of each key in a state, as `Stream.toTable`; a deletion removes the key.
+        """Keep the latest row of each key in a state, as `Stream.toTable` does; a deletion removes the key.
 
-        The last change of a key decides, in the order of the batches and of the tuples in each batch. A deletion of a
+        The last change of a key wins, in the order of the batches and of the tuples in each batch. A deletion of a
         key that is not there changes nothing. Meaning: ``KStream.toTable`` of Kafka Streams, where a null deletes.
 
         >>> from trident import TridentTopology
@@ -209,18 +209,19 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         table = add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, evolve, initialState, backfill)
         return with_indexes(self._state_of(table), index)
 
-    # --- what the verbs share with those of other streams -------------------------------------------------------------
+    # --- overrides of methods that verbs of other streams use
+    # -------------------------------------------------------------
 
     def _inputs(self, fields: FieldsLike | None, step: Step) -> tuple[str, ...]:
         """Return the checked names in `fields`; if it is None, all fields but the kind."""
         return self.fields[:-1] if fields is None else super()._inputs(fields, step)
 
     def _check_reads(self, inputs: tuple[str, ...], operation: Operation, step: Step) -> None:
-        """Refuse a step that reads the kind: a row would go with another value than the one with which it came."""
+        """Refuse a step that reads the kind: the removed row could then differ from the row that was added."""
         if CHANGE in inputs or CHANGE in operation.words:
             raise step.wrong(
-                f"{_HOLDS}, which a step must not read: a row would be taken away with other values than it was added "
-                f"with, and stay in states. Take the changes as tuples: toStream()"
+                f"{_HOLDS}, which a step must not read: a row could then be removed with other values than it was "
+                "added with, and remain in states. Read the changes as tuples: toStream()"
             )
 
     def _each(self, *args: Any, **keywords: Any) -> StreamT:
@@ -229,16 +230,16 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
     def _function(self, call: Arguments) -> tuple[tuple[str, ...], Operation, StructType]:
         inputs, operation, outputs = super()._function(call)
         if CHANGE in outputs.names:
-            raise call.step.wrong(f"{_HOLDS}, and cannot be replaced; use toStream() before")
+            raise call.step.wrong(f"{_HOLDS}, and cannot be replaced; call toStream() first")
         return inputs, operation, outputs
 
     def _part(self, node: nodes.Node) -> StreamT:
-        """Add a further step of the verb that is called, and return its stream."""
+        """Add another step of the current verb, and return its stream."""
         self._register.add(self._label, node, part=True)
         return self._new(node, self._label)
 
     def _with_kind_last(self, stream: StreamT) -> StreamT:
-        """Return the stream with the kind as the last field, behind those that a function appended."""
+        """Return the stream with the kind as the last field, after the fields that a function appended."""
         names = stream.schema.names
         if names[-1] == CHANGE:
             return stream
@@ -248,26 +249,27 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         return self._part(nodes.Project(stream._node, ordered, **gives))
 
     def _filtered(self, call: Arguments, onError: object) -> StreamT:
-        """Filter row by row. An update of which one image is left is an insert or a delete, so no image is marked."""
+        """Filter row by row. If one row of an update pair is dropped, the other one becomes an insert or a delete."""
         return cast("ChangeVerbs[StreamT, Any, Any]", super()._filtered(call, onError))._one_image()
 
     def _of_part(self, node: nodes.Node, label: str) -> StreamT:
         return cast("ChangeVerbs[StreamT, Any, Any]", super()._of_part(node, label))._one_image()
 
     def _one_image(self) -> StreamT:
-        """Make each change an insert or a delete, because the other image of an update may be missing."""
+        """Make each change an insert or a delete, because the other row of an update may be missing."""
         step = Step(self._node.step, self._node.site)
         operation, gives = Operation(KindAfterFilter(), step.called, Call.VALUES), step.gives(self.schema, ".kinds")
         return self._part(nodes.Each(self._node, (CHANGE,), operation, KIND, **gives))
 
     def _mapped(self, call: Arguments, onError: object, many: bool) -> StreamT:
-        """Replace the fields by the function's, and keep the kind."""
+        """Replace the fields by the function's results, and keep the kind."""
         node = self._map_node(call, onError, many)
         step, outputs = Step(node.step, node.site), node.schema
         if many and node.function.call.pandas:
             raise step.wrong(
-                "one call of a function of pandas gives any number of rows for many changes, so it is not known whose "
-                "change a row is: give a function of one tuple, or with as many rows as it gets, to map"
+                "a pandas function may return any number of rows for many changes, so the rows cannot be matched to "
+                "their changes: use map with a function of one tuple, or with one that returns a row for each row it "
+                "gets"
             )
         if CHANGE.lower() in map(str.lower, outputs.names):
             raise step.wrong(f"{_HOLDS}; give the output field another name")
@@ -289,7 +291,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         schema: StructType,
         step: Step,
     ) -> tuple[nodes.Node, tuple[str, ...], Aggregation | Reduction, StructType]:
-        """Return an aggregation that takes rows away, the step and the fields that it reads, and the state's fields."""
+        """Return the step to fold, its input fields, an aggregation that can remove rows, and the state's fields."""
         _refuse_kind((*group, *inputs), how, step)
         plan = None
         if isinstance(how, Aggregation):
@@ -304,7 +306,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         return node, reads, folding, schema
 
     def _signed(self, plan: SignedPlan, step: Step) -> nodes.Node:
-        """Add the step that gives the numbers of each row a sign."""
+        """Add the step that multiplies the numbers of a removed row by -1."""
         schema = rules.appended(self.schema, plan.outputs, step)
         operation, reads = Operation(plan.function, step.called, Call.VALUES), (CHANGE, *plan.inputs)
         node = nodes.Each(self._node, reads, operation, plan.outputs, **step.gives(schema, ".signed"))
@@ -317,9 +319,9 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
             plain = type(self)._plain_type
             if not name.startswith("_") and hasattr(plain, name):
                 message = (
-                    f"a stream of changes has no verb {name!r}, which would treat a row that is taken away as one that "
-                    f"is added. Aggregate the changes with persistentAggregate, keep the rows with toTable, or take "
-                    f"the changes as tuples with a field {CHANGE!r}: toStream().{name}"
+                    f"a stream of changes has no verb {name!r}, which would treat a removed row as an added one. "
+                    "Aggregate the changes with persistentAggregate, keep the rows with toTable, or read the changes "
+                    f"as tuples with a field {CHANGE!r}: toStream().{name}"
                 )
             else:
                 message = unknown_verb(self, name, names_elsewhere.STREAM, self.fields)
@@ -336,5 +338,5 @@ class GroupedChangeVerbs(Grouped[StreamT], PersistentVerbs[StreamT, StateT], Gen
         def __getattr__(self, name: str) -> NoReturn:
             message = unknown_verb(self, name, names_elsewhere.GROUPED, self.fields)
             if not name.startswith("_") and hasattr(type(self._stream), name):
-                message = f"grouped changes have no verb {name!r}; the stream has it: toStream().{name}"
+                message = f"grouped changes have no verb {name!r}; the ordinary stream has it: toStream().{name}"
             raise AttributeError(message, name=name, obj=self)

@@ -12,7 +12,8 @@ from trident.base.names import did_you_mean
 from trident.base.step import Step, caller
 
 _ON_ERROR = (
-    "; each, filter, map, flatMap and peek take onError. Put the part that may fail into one of these, before this step"
+    "; each, filter, map, flatMap and peek take onError. Move the part that may fail into one of these, before this "
+    "step"
 )
 
 
@@ -38,7 +39,7 @@ def checked(verb: Callable[..., Any]) -> Callable[..., Any]:
             return verb(*args, **keywords)
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise  # the error comes from within the verb, and is not about this call
+                raise  # the error was raised inside the verb, not by this call's arguments
             wrong = error
         check_arguments(verb, args, keywords)
         raise wrong
@@ -47,7 +48,7 @@ def checked(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_arguments(verb: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    """Raise ArgumentsError if the arguments do not fit the verb. `args[0]` is the object with the called verb."""
+    """Raise ArgumentsError if the arguments do not fit the verb. `args[0]` is the object whose verb is called."""
     signature, name = inspect.signature(verb), verb.__name__
     own = list(signature.parameters.values())[1:]
     known = [item.name for item in own if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
@@ -55,7 +56,7 @@ def check_arguments(verb: Callable[..., Any], args: tuple[Any, ...], keywords: d
     takes_any = any(item.kind is item.VAR_KEYWORD for item in own)
     if unknown and not takes_any:
         hint = _ON_ERROR if unknown[0] == "onError" else did_you_mean(unknown[0], known)
-        accepted = f"{name} takes {', '.join(known)}" if known else f"{name} takes no keywords"
+        accepted = f"{name} takes {', '.join(known)}" if known else f"{name} takes no keyword arguments"
         raise _step(args[0], name).error(ArgumentsError, f"there is no argument {unknown[0]!r}; {accepted}{hint}")
     try:
         signature.bind(*args, **keywords)

@@ -1,4 +1,4 @@
-"""The decorator `verb`. It turns a user's function of a stream into a verb, which is called like the built-in verbs."""
+"""The decorator `verb`, which turns a user's function of a stream into a verb of every stream."""
 
 import functools
 from collections.abc import Callable
@@ -16,12 +16,11 @@ _MARK = "_trident_verb"
 
 
 def verb(function: _F) -> _F:
-    """Make `function`, with a stream as its first argument, a verb of every stream.
+    """Make `function`, whose first argument is a stream, a verb of every stream.
 
     The verb has the function's name, arguments and docstring. Its steps carry the verb's name in errors, `explain` and
-    pictures, and errors point at the line that called the verb. The function itself does not change. A name that a
-    stream has already is refused, unless the same function is given again, as happens when a notebook's cell runs
-    twice.
+    pictures, and errors point at the line that called the verb. The function itself does not change. A name that
+    streams already have is refused, unless the same function is registered again, as when a notebook cell runs twice.
 
     Raises
     ------
@@ -46,7 +45,7 @@ def verb(function: _F) -> _F:
     if not callable(function) or isinstance(function, type) or not name.isidentifier():
         raise TopologyError(f"verb needs a named function, not {brief(function)}")
     if name.startswith("_"):
-        raise TopologyError(f"{name!r} begins with '_': the name of a verb is public")
+        raise TopologyError(f"{name!r} begins with '_', but the name of a verb must be public")
     existing = getattr(Stream, name, None)
     if existing is not None and _origin(existing) != _origin(function):
         whose = f"made by {_origin(existing)}" if hasattr(existing, _MARK) else "it is built in"

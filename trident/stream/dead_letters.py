@@ -11,16 +11,16 @@ from trident.plan.replays import replay_of
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.joins import merged
 
-_HOW = "give a step before it onError='deadLetter'"
+_HOW = "set onError='deadLetter' on a step before it"
 
 
 class DeadLetterVerbs(StreamBase[StreamT]):
-    """Verbs for tuples on which a function failed."""
+    """Verbs for the tuples on which a function failed."""
 
     __slots__ = ()
 
     def deadLetters(self) -> StreamT:
-        """Return the dead letters of all steps that lead to this stream, as a stream.
+        """Return a stream of the dead letters of all steps before this one.
 
         A dead letter is a tuple on which a function with ``onError="deadLetter"`` failed. The fields of the returned
         stream are ``id, stream, step, function, error, message, tuple, txid, attempt``. A batch's dead letters are
@@ -36,16 +36,16 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         step = self._step("deadLetters")
         failing = steps_with_dead_letters(nodes.walk(self._node))
         if not failing:
-            raise step.wrong(f"no step before this one makes dead letters; {_HOW}")
+            raise step.wrong(f"no step before this one keeps dead letters; {_HOW}")
         return dead_letters_of(self._register, failing, self._new)
 
     def replayable(self) -> StreamT:
         """Allow `RunningTopology.replayDeadLetters` to replay the dead letters of later steps of this stream.
 
-        Call it before the steps that make dead letters. A replayed tuple enters directly before the step that failed on
-        it: no other branch and no earlier step gets it again. After those steps call `TridentTopology.deadLetterState`,
-        which keeps the letters in a state. A letter is removed from that state in the same batch in which it becomes a
-        tuple again, so each letter comes back once, whatever fails.
+        Call it before the steps that make dead letters. A replayed tuple enters directly before the step that failed
+        on it, so no other branch or earlier step sees it again. After those steps call
+        `TridentTopology.deadLetterState`, which keeps the letters in a state. A letter leaves that state in the same
+        batch in which its tuple is replayed, so each letter is replayed exactly once, whatever fails.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -54,7 +54,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         """
         step = self._step("replayable")
         if rules.is_request(self._node):
-            raise step.wrong("a DRPC request that fails returns its error to the caller, so there is nothing to replay")
+            raise step.wrong("a failed DRPC request returns its error to the caller, so there is nothing to replay")
         if self._label in self._register.replayable:
             site = self._register.replayable[self._label].site
             raise step.wrong(f"dead letters are already replayed into {self._label!r} at {site.location}")
@@ -65,7 +65,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
 
 
 def replayed_letters(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
-    """Return a stream for each step before which dead letters are replayed, with the ids that each batch replays."""
+    """Return, for each step that can replay dead letters, the stream of the ids that each batch replays."""
     streams = []
     for source in register.replays.values():
         names, label = replay_of(source).letter_names, source.stream
@@ -78,14 +78,17 @@ def replayed_letters(register: Register, new: Callable[[nodes.Node, str], Stream
 
 
 def steps_with_dead_letters(among: Iterable[nodes.Node]) -> list[nodes.Node]:
-    """Return the steps of `among` that make dead letters."""
+    """Return the steps of `among` that keep dead letters."""
     return [node for node in among if isinstance(getattr(node, "onError", None), DeadLetter)]
 
 
 def dead_letters_of(
     register: Register, failing: Iterable[nodes.Node], new: Callable[[nodes.Node, str], StreamT]
 ) -> StreamT:
-    """Return one stream of the dead letters of the steps `failing`. `new` creates a stream from a node and a label."""
+    """Return one stream of the dead letters of the steps in `failing`.
+
+    `new` creates a stream from a node and a label.
+    """
     streams = []
     for node in failing:
         label = node.step.rpartition("/")[0]

@@ -51,11 +51,11 @@ class DeltaOutputVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Write every tuple into a Delta table, exactly once, and return this stream.
 
-        Each batch is one version of the table, made after every state of the batch group holds the batch. The version
-        also records the batch's txid, in Delta's log (``txn``). If a batch is handed over again after a crash, its txid
-        is already recorded there, and it is skipped. A driver that was replaced cannot write, because the record names
-        the later driver. The driver writes, with the package deltalake: all tuples of a batch pass through it. Meaning:
-        ``DataStreamWriter.format("delta")``, or with `key` a ``foreachBatch`` with MERGE.
+        Each batch is one version of the table, written after every state of the batch group holds the batch. The
+        version also records the batch's txid, in Delta's log (``txn``). If a batch is handed over again after a crash,
+        its txid is already recorded there, and it is skipped. A driver that was replaced cannot write, because the
+        record names the later driver. The driver writes, with the package deltalake: all tuples of a batch pass
+        through it. Meaning: ``DataStreamWriter.format("delta")``, or with `key` a ``foreachBatch`` with MERGE.
 
         Without `key`, each tuple is a new row. With `key`, the last tuple of each key in a batch replaces the row of
         this key or inserts it. A stream of changes needs a `key`; its deletions delete rows, and which change of a key
@@ -65,8 +65,8 @@ class DeltaOutputVerbs(StreamBase[StreamT]):
         ----------
         path : path
             The folder of the table on a local disk, or its address on an object store, ``"s3://bucket/orders"``. A
-            table that is missing is created at the start. A table that is there must have a column for each field;
-            other columns are null in new rows, and keep their values in rows that are replaced.
+            missing table is created at the start. An existing table must have a column for each field; its other
+            columns are null in new rows, and keep their values in replaced rows.
         key : str or list of str, optional
             The fields that identify a row, without arrays and structs. A null in one of them fails the batch before it
             is frozen.
@@ -123,7 +123,7 @@ class DeltaOutputVerbs(StreamBase[StreamT]):
 
 def _place(path: object, given: object, step: Step) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the address of a table and the sorted options of its store."""
-    # Only here, since it imports Arrow's file systems.
+    # Imported only here, because the module loads Arrow's file systems.
     from trident.files.delta_folder import check_storage_options, folder_of
 
     if not isinstance(path, str | Path) or not str(path):
@@ -138,32 +138,36 @@ def _place(path: object, given: object, step: Step) -> tuple[str, tuple[tuple[st
     unsafe = next((name for name in options if UNSAFE in name.lower()), None)
     if unsafe is not None:
         raise step.wrong(
-            f"storageOptions: {unsafe} lets two writers make the same version of a table, so that a batch may be lost; "
-            f"leave it out. An object store needs conditional writes, as S3 has them"
+            f"storageOptions: {unsafe} lets two writers create the same version of a table, which can lose a batch; "
+            "remove it. The object store needs conditional writes, as S3 has them"
         )
     folder = folder_of(path, options)
     return folder.uri, folder.options
 
 
 def _check_names(fields: spark.StructType, step: Step) -> None:
-    """Refuse names that Delta's columns cannot have."""
+    """Refuse field names that Delta does not allow for columns."""
     for name in _names(fields):
         if _NOT_IN_NAMES.search(name):
             raise step.wrong(
-                f"field {name!r}: the name of a column of Delta has none of the characters ' ,;{{}}()=`', tab and line "
-                f"break; rename the field"
+                f"field {name!r}: the name of a Delta column cannot contain any of ' ,;{{}}()=`', tab or line break; "
+                "rename the field"
             )
     held = dict[str, str]()
     for name in fields.names:
         other = held.setdefault(name.lower(), name)
         if other != name:
             raise step.error(
-                DuplicateFieldError, f"fields {other!r} and {name!r} are one column for Delta: rename one of them"
+                DuplicateFieldError,
+                (
+                    f"fields {other!r} and {name!r} are the same column for Delta, which ignores case: rename one of "
+                    "them"
+                ),
             )
 
 
 def _names(kind: spark.DataType) -> Iterator[str]:
-    """Yield the names of the fields in a type."""
+    """Yield the names of all fields in a type, nested ones included."""
     if isinstance(kind, spark.StructType):
         for field in kind.fields:
             yield field.name
@@ -181,6 +185,6 @@ def _check_keys(fields: spark.StructType, keys: tuple[str, ...], step: Step) -> 
         if not isinstance(kind, _ATOMIC):
             raise step.error(
                 TypeDeclarationError,
-                f"key field {name!r} is {type_ddl(kind)}: Delta compares rows by plain values alone; make a text of it "
-                f"with each, or take its parts apart",
+                f"key field {name!r} is {type_ddl(kind)}: Delta compares only scalar values; convert it to a string "
+                "with each, or use its parts",
             )

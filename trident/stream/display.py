@@ -1,4 +1,4 @@
-"""The display of streams, states and topologies: by explain as text, by draw and in notebooks as a picture."""
+"""The display of streams, states and topologies: as text by explain, as a picture by draw and in notebooks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from trident.stream.checked_calls import CheckedCalls
 
 
 class Drawable(CheckedCalls):
-    """An object that can be explained and drawn, without a JVM or any other program."""
+    """An object that can be explained and drawn, without a JVM or another program."""
 
     __slots__ = ()
 
@@ -19,11 +19,11 @@ class Drawable(CheckedCalls):
         raise NotImplementedError
 
     def explain(self) -> None:
-        """Print the steps that lead to this object, stream by stream, with the guarantee of each state on the way."""
+        """Print the steps before this object, stream by stream, with the guarantee of each of their states."""
         print(explain_nodes(self._ends()))
 
     def draw(self, format: str = "svg") -> str:
-        """Return a picture of the steps that lead to this object, written as "svg", "mermaid", "dot" or "json"."""
+        """Return a picture of the steps before this object, as "svg", "mermaid", "dot" or "json"."""
         return draw.write(draw.picture(self._ends()), format)
 
     def _repr_svg_(self) -> str:

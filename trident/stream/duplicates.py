@@ -26,7 +26,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
     __slots__ = ()
 
     def _through(self, node: nodes.Emitted) -> StatefulT:
-        """Return the stream of `node`, with the tuples that an update of a state emits."""
+        """Return the stream of `node`, with the tuples that the update of a state emits."""
         raise NotImplementedError
 
     def dropDuplicates(
@@ -41,11 +41,11 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
     ) -> StatefulT:
         """Keep the first tuple of each key, and drop all later ones, over all batches.
 
-        A state remembers the keys. It is committed with the batch, so a tuple is passed on exactly once, whatever
-        fails: no replay passes it on again, and none loses it. Within a batch the first tuple in the batch's order is
-        kept. Null is a key like any other. Progress events count the dropped tuples as ``dropped``.
+        A state remembers the keys. It is committed with the batch, so a tuple is emitted exactly once, whatever fails.
+        Within a batch the first tuple in the batch's order is kept. Null is a key like any other. Progress events
+        count the dropped tuples as ``dropped``.
 
-        Without a `timestampField` a key is remembered for ever, or for the ``ttlSecs`` of the state. With it, a tuple
+        Without a `timestampField` a key is remembered forever, or for the ``ttlSecs`` of the state. With it, a tuple
         is a duplicate if its time is before, or at most `within` after, that of the last tuple of its key that was
         kept; the state forgets a key once the watermark is past that. A tuple older than the watermark is late, and
         dropped. Meaning: ``pyspark.sql.DataFrame.dropDuplicatesWithinWatermark`` of a streaming DataFrame, but with a
@@ -86,7 +86,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         step = self._step("dropDuplicates")
         check_no_requests(self._node, step)
         if is_factory(fields):
-            raise step.wrong(f"{brief(fields)} is given instead of the fields; write {_USAGE}")
+            raise step.wrong(f"{brief(fields)} is in the position of the fields; write {_USAGE}")
         names = rules.chosen(self.schema, self._inputs(fields, step), step).names
         step = Step(f"{step.label}({', '.join(names)})" if fields is not None else step.label, step.called)
         factory = factory_or_memory(stateFactory, step, _USAGE)
@@ -94,7 +94,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         if updating.config is not None and ttl_of_factory(factory) is not None:
             raise step.wrong(
                 f"{brief(factory)} has ttlSecs, but with a timestampField event time decides how long a key is "
-                f"remembered: omit one of the two"
+                "remembered: remove one of the two"
             )
         keys = select(self.schema, names)
         rules.check_comparable(keys, step)
@@ -121,16 +121,16 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
 def _read_updating(
     timestampField: object, within: Duration | None, lateness: Duration | None, step: Step
 ) -> FirstOfKey:
-    """Return the update that the arguments of a call describe."""
+    """Return the update that a call's arguments describe."""
     if timestampField is None:
         given = next((name for name, value in (("within", within), ("lateness", lateness)) if value is not None), None)
         if given is not None:
             raise step.wrong(
-                f"{given}= is a span of event time: give timestampField= too. To forget keys by the age of their "
-                "batch, give a state with ttlSecs, such as MemoryMapState.opaque(ttlSecs=3600)"
+                f"{given}= is a span of event time: also pass timestampField=. To forget keys by the age of their "
+                "batch, use a state with ttlSecs, such as MemoryMapState.opaque(ttlSecs=3600)"
             )
         return FirstOfKey(step.called, None)
     if within is None:
-        raise step.wrong("a timestampField needs the time for which a key is remembered: within='10 minutes'")
+        raise step.wrong("a timestampField needs a span for which keys are remembered, such as within='10 minutes'")
     span = microseconds(within, "within", step)
     return FirstOfKey(step.called, EventTime(timestampField, within if lateness is None else lateness, step), span)

@@ -59,7 +59,7 @@ class EachVerbs(StreamBase[StreamT]):
         outputFields : str, list of str or StructType, optional
             Names for the results, with types if the function has no annotations: ``"word string"``.
         onError : "fail", "skip", "deadLetter" or DeadLetter
-            The treatment of a tuple on which the function fails. "fail": the batch fails, and is tried again. "skip":
+            The treatment of a tuple on which the function fails. "fail": the batch fails and is retried. "skip":
             the tuple is left out and counted. "deadLetter": the tuple is left out, and is kept for `deadLetters`.
         replace : bool
             True: an output field with the name of a field of the tuple replaces that field, in the same position and
@@ -177,7 +177,7 @@ class EachVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Call an action with every tuple, and keep the tuple as it is.
 
-        The action runs in the process that has the tuple, and runs again if the batch is tried again. It gets one
+        The action runs in the process that has the tuple, and again if the batch is retried. It gets one
         positional argument for each input field; without input fields, one TridentTuple of all fields. `onError` works
         as in `each`: with "skip" or "deadLetter", a tuple on which the action fails is left out of the stream. Meaning:
         ``org.apache.storm.trident.Stream.peek``.
@@ -220,7 +220,7 @@ class EachVerbs(StreamBase[StreamT]):
         replace: bool,
         group: tuple[str, ...] = (),
     ) -> StreamT:
-        """Return the stream that `each` returns for these arguments. Refuse to replace a field of `group`."""
+        """Return the stream of an `each` call. Refuse to replace a field of `group`."""
         call = read_arguments(
             self._step("each"), _EACH, args, {"function": function, "filter": filter}, inputFields, outputFields
         )
@@ -229,13 +229,13 @@ class EachVerbs(StreamBase[StreamT]):
         if isinstance(call.operation, Mapping):
             call = _expressions(call, self.fields)
         if replace and call.outputs is None:
-            raise step.wrong(f"replace=True needs outputFields, which name the fields; write {_EACH}")
+            raise step.wrong(f"replace=True needs outputFields, the fields to replace; write {_EACH}")
         if isinstance(call.operation, Debug):
             return self._debug(call, call.operation, onError)
         if call.outputs is None:
             return self._filtered(call, onError)
         if filter is not None:
-            raise step.wrong(f"a filter has no outputFields; write {_EACH}")
+            raise step.wrong(f"a filter takes no outputFields; write {_EACH}")
         inputs, operation, outputs = self._function(call)
         schema = rules.appended(self.schema, outputs, step, replace=replace)
         for name in outputs.names:
@@ -260,9 +260,9 @@ class EachVerbs(StreamBase[StreamT]):
         return inputs, operation, returns
 
     def _expressions(self, call: Arguments, condition: bool = False) -> tuple[tuple[str, ...], Operation]:
-        """Return the fields that expressions read, and their operation."""
+        """Return the fields that the expressions read, and their operation."""
         if call.inputs is not None:
-            raise call.step.wrong("an expression names its fields itself; omit the inputFields")
+            raise call.step.wrong("an expression names its fields itself; remove inputFields")
         return bound_operation(call.operation, self.schema, call.step, condition)
 
     def _function(self, call: Arguments) -> tuple[tuple[str, ...], Operation, StructType]:
@@ -270,7 +270,7 @@ class EachVerbs(StreamBase[StreamT]):
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         self._check_reads(inputs, operation, call.step)
         if operation.call is Call.FILTER:
-            raise call.step.wrong("it is a Filter, which has no output fields; omit the outputFields")
+            raise call.step.wrong("a Filter has no output fields; remove outputFields")
         assert call.outputs is not None
         outputs = resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
         if is_expressions(call.operation):
@@ -285,15 +285,15 @@ class EachVerbs(StreamBase[StreamT]):
         """
         policy = read_policy(onError, operation, step)
         if policy is not None and rules.is_request(self._node):
-            raise step.wrong("onError is for batches; a DRPC request that fails returns its error to the caller")
+            raise step.wrong("onError applies to batches only; a failed DRPC request returns its error to the caller")
         if self._register.branch and isinstance(policy, DeadLetter):
-            raise step.wrong("a best-effort branch keeps no dead letters; give onError='skip', or none")
+            raise step.wrong("a best-effort branch cannot keep dead letters; use onError='skip', or omit it")
         return policy
 
     def _filtered(self, call: Arguments, onError: object) -> StreamT:
         step = call.step
         if call.outputs is not None:
-            raise step.wrong(f"a filter has no outputFields, {call.outputs!r}; to append fields use each")
+            raise step.wrong(f"a filter takes no outputFields, {call.outputs!r}; to append fields use each")
         if is_expressions(call.operation):
             inputs, operation = self._expressions(call, condition=True)
         else:
@@ -301,14 +301,14 @@ class EachVerbs(StreamBase[StreamT]):
             check_predicate(operation, returns, step)
         self._check_reads(inputs, operation, step)
         policy = self._policy(onError, operation, step)
-        if isinstance(operation.target, FilterNull):  # it never fails, and without a policy Spark may run it natively
+        if isinstance(operation.target, FilterNull):  # it cannot fail, and without a policy Spark may run it natively
             policy = None
         return self._then(nodes.Filter(self._node, inputs, operation, policy, **step.gives(self.schema)))
 
     def _debug(self, call: Arguments, debug: Debug, onError: object) -> StreamT:
         step = call.step
         if onError != "fail":
-            raise step.wrong("Debug never fails, so it takes no onError")
+            raise step.wrong("Debug cannot fail, so it takes no onError")
         if call.outputs is not None:
             raise step.wrong("Debug has no outputFields")
         inputs = self._inputs(call.inputs, step)
@@ -317,10 +317,12 @@ class EachVerbs(StreamBase[StreamT]):
 
 
 def _expressions(call: Arguments, fields: tuple[str, ...]) -> Arguments:
-    """Return a call with a mapping from output fields to expressions as a call with both."""
+    """Convert a call whose operation is a mapping from output fields to expressions: both become separate arguments."""
     for name, given in {"inputFields": call.inputs, "outputFields": call.outputs}.items():
         if given is not None:
-            raise call.step.wrong(f"{name} {given!r} cannot be given with a mapping, which names the output fields")
+            raise call.step.wrong(
+                f"{name} {given!r} cannot be combined with a mapping, which already names the output fields"
+            )
     outputs, operation = read_mapping(call.operation, fields, call.step)
     return Arguments(None, operation, outputs, call.step)
 
@@ -330,5 +332,7 @@ def _renames(old: str | Mapping[str, str], new: str | None, step: Step) -> Mappi
     renames: Mapping[Any, Any] = old if isinstance(old, Mapping) and new is None else {old: new}
     for name in [*renames, *renames.values()]:
         if not isinstance(name, str) or not name:
-            raise step.wrong(f"{name!r} is not a field's name; write rename('old', 'new') or rename({{'old': 'new'}})")
+            raise step.wrong(
+                f"{name!r} is not the name of a field; write rename('old', 'new') or rename({{'old': 'new'}})"
+            )
     return renames

@@ -59,7 +59,7 @@ class ExtremeVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Keep the tuple with the greatest value of a field, of every partition or of the batch.
 
-        Among equal values the last tuple stays. Nulls are skipped; if all values are null, no tuple is kept. Meaning:
+        Among equal values the last tuple stays. Nulls are skipped; if there are only nulls, no tuple is kept. Meaning:
         ``org.apache.storm.trident.Stream.maxBy``, which fails if there are only nulls.
 
         Parameters

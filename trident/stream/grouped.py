@@ -26,7 +26,7 @@ from trident.stream.window import EarlyT, WindowedT, WindowVerbs
 
 
 class Grouped(NotASequence, Drawable, GroupwiseVerbs[StreamT], Generic[StreamT]):
-    """A stream, and the fields by which its tuples are grouped."""
+    """A stream with the fields by which its tuples are grouped."""
 
     __slots__ = ("_group", "_stream")
 
@@ -87,7 +87,7 @@ class GroupedVerbs(
         onError: OnErrorLike = "fail",
         replace: bool = False,
     ) -> Self:
-        """Call `Stream.each` and keep the groups. No group field can be replaced.
+        """Call `Stream.each` and keep the groups. Group fields cannot be replaced.
 
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.each``.
         """
@@ -119,14 +119,14 @@ class GroupedVerbs(
         return self._with_stream(stream)
 
     def project(self, *fields: FieldsLike) -> Self:
-        """Call `Stream.project` and keep the groups. All group fields must be named in `fields`."""
+        """Call `Stream.project` and keep the groups. `fields` must include all group fields."""
         step = self._stream._step("project")
         kept = self._stream._named(fields, step)
         self._check_group([name for name in self._group if name not in kept], step)
         return self._with_stream(self._stream.project(*fields))
 
     def drop(self, *fields: FieldsLike) -> Self:
-        """Call `Stream.drop` and keep the groups. No group field may be named in `fields`."""
+        """Call `Stream.drop` and keep the groups. `fields` must not include a group field."""
         step = self._stream._step("drop")
         dropped = self._stream._named(fields, step)
         self._check_group([name for name in self._group if name in dropped], step)
@@ -139,12 +139,12 @@ class GroupedVerbs(
         return self._with_stream(stream, tuple(names[name] for name in self._group))
 
     def _check_group(self, missing: Sequence[str], step: Step) -> None:
-        """Raise an error if `missing`, the group fields that would be missing after `step`, is not empty."""
+        """Raise an error if `step` would remove group fields, which are listed in `missing`."""
         if missing:
-            raise step.wrong(f"the group field {missing[0]!r} must stay; toStream() returns the ungrouped stream")
+            raise step.wrong(f"the group field {missing[0]!r} must be kept; toStream() returns the ungrouped stream")
 
     def _with_stream(self, stream: StreamT, group: tuple[str, ...] | None = None) -> Self:
-        """Return `stream` grouped by the fields `group`; by the group fields of this stream if None."""
+        """Return `stream` grouped by the fields `group`; None means the group fields of this stream."""
         return type(self)(cast("EachVerbs[StreamT]", stream), self._group if group is None else group)
 
     if not TYPE_CHECKING:  # see `StreamBase`

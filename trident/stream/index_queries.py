@@ -1,4 +1,4 @@
-"""The query of a state by a field, which consists of other verbs: a query of its index, then one of the state."""
+"""Queries of a state by an indexed field, built from two lookups: first in the index, then in the state."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ from trident.stream.state import StateBase
 
 
 def add_index_query(stream: Any, state: StateBase[Any], call: Arguments, fields: tuple[str, ...], replace: bool) -> Any:
-    """Return the stream with the entries of `state` that have given values in the fields of an index.
+    """Return the stream with the entries of `state` whose indexed fields have the given values.
 
-    Raises TopologyError if the state has no such index, or the call names other fields than it takes or gives.
+    Raises TopologyError if the state has no such index, or if the input or output fields do not fit it.
     """
     step, keys = call.step, keys_of(state._node)
     index = state._register.indexes.get((state._node, fields))
@@ -28,19 +28,19 @@ def add_index_query(stream: Any, state: StateBase[Any], call: Arguments, fields:
         known = [", ".join(names) for node, names in state._register.indexes if node is state._node]
         raise step.wrong(
             f"state {state.name!r} has no index by ({', '.join(fields)}); "
-            f"{'its indexes are by (' + '), ('.join(known) + ')' if known else 'it has none'}: the verb that makes the "
-            f"state takes index=, such as toTable(keyFields, index='city')"
+            f"{'its indexes are by (' + '), ('.join(known) + ')' if known else 'it has none'}: pass index= to the "
+            "verb that creates the state, such as toTable(keyFields, index='city')"
         )
     if call.outputs is None:
-        raise step.wrong("name the output fields: those of the key, then the value")
+        raise step.wrong("name the output fields: the key fields, then the value")
     inputs, outputs = stream._inputs(call.inputs, step), read_outputs(call.outputs, step).schema
     rules.check_query_keys(
         select(stream.schema, inputs), StructType(keys_of(index).fields[:-1]), index.state.name, step
     )
     if len(outputs.names) <= len(keys.names):
         raise step.wrong(
-            f"an entry of state {state.name!r} has the key ({', '.join(keys.names)}), and a value: name "
-            f"{len(keys.names)} output fields for the key, and at least one for the value"
+            f"an entry of state {state.name!r} has {len(keys.names)} key fields and a value: name an output field for "
+            "each key field, and at least one for the value"
         )
     found = StructType([StructField(name, key.dataType) for name, key in zip(outputs.names, keys.fields, strict=False)])
     values = StructType(outputs.fields[len(keys.names) :])

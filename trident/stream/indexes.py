@@ -1,4 +1,4 @@
-"""Indexes of a state by fields of its rows, as states of their own."""
+"""Indexes of a state by fields of its rows. An index is a separate state."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from trident.stream.state_images import changes_of, fields_of_values
 
 
 def index_of(state: StateBase[Any], fields: tuple[str, ...]) -> nodes.StateWriter:
-    """Return the state that has, for each value of some fields, the keys of the rows of `state` with it, in parts."""
+    """Return the state of an index: for each value of the indexed fields, the keys of the rows with it, in parts."""
     known = state._register.indexes.get((state._node, fields))
     if known is None:
         keys = keys_of(state._node)
@@ -48,16 +48,16 @@ def index_of(state: StateBase[Any], fields: tuple[str, ...]) -> nodes.StateWrite
 
 
 def with_indexes(state: StateT, index: object) -> StateT:
-    """Return a state after its indexes were added. `index` is the argument of the verb that made the state.
+    """Add the indexes of a state, and return it. `index` is the argument of the verb that creates the state.
 
-    Raises TopologyError if the state can have no index, or `index` names no field.
+    Raises TopologyError if the state cannot have an index, or `index` does not name a field.
     """
     if index is None:
         return state
     node = state._node
     step, keys = Step(f"{node.step}, index={brief(index)}", node.site), keys_of(node)
     if not keys.names:
-        raise step.wrong("the state is one value without key fields, so there is nothing to find")
+        raise step.wrong("the state is one value without key fields, so an index has nothing to find")
     rows = rules.appended(keys, fields_of_values(state, step), step, of="the key")
     for names in _several(index, step):
         fields = rules.known_fields(rows, list(names), step)
@@ -72,8 +72,8 @@ def _several(index: object, step: Step) -> Iterable[Sequence[str]]:
     listed = [index] if isinstance(index, str) else index
     if not isinstance(listed, list) or not listed:
         raise step.wrong(
-            "expected the name of a field, or a list with one entry for each index; an index by "
-            "several fields is a tuple of their names, index=[('country', 'city')]"
+            "expected the name of a field, or a list with one entry for each index; write an index over several "
+            "fields as a tuple of names, index=[('country', 'city')]"
         )
     for each in listed:
         names = (each,) if isinstance(each, str) else each

@@ -24,11 +24,13 @@ JoinedT = TypeVar("JoinedT", bound=StreamBase[Any])
 """The class of the streams that intervalJoin returns."""
 
 _USAGE = "intervalJoin(other, keys, between=('-1 hour', '0 seconds'), timestampField=, lateness=, joinType=, name=)"
-_BETWEEN = "between=('-1 hour', '5 minutes'): the other stream's time, from an hour before to five minutes after"
+_BETWEEN = (
+    "between=('-1 hour', '5 minutes'): the other stream's time may be up to one hour earlier and five minutes later"
+)
 
 
 class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
-    """The verb that joins two streams by key and time."""
+    """The verb that joins two streams by key and time interval."""
 
     __slots__ = ()
 
@@ -52,7 +54,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         stateFactory: object = None,
         name: str | None = None,
     ) -> JoinedT:
-        """Pair the tuples of two streams that have equal keys and times near each other, over all batches.
+        """Pair tuples of two streams that have equal keys and nearby times, over all batches.
 
         A tuple of this stream at time t is paired with every tuple of the other stream with the same keys and a time
         from ``t + between[0]`` to ``t + between[1]``, both included. A pair is emitted in the batch that brings its
@@ -69,7 +71,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         Parameters
         ----------
         other : Stream
-            The right stream. From here on the spouts of both streams share txids.
+            The right stream. From then on the spouts of both streams share txids.
         keys : str or list of str
             The key fields of this stream; `otherKeys` are those of the other, if they have other names.
         between : pair of str, number of seconds or timedelta
@@ -80,13 +82,14 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         lateness : str, number of seconds or timedelta
             The distance of the watermark from the latest times so far.
         idleAfter : str, number of seconds or timedelta, optional
-            If one of the streams has no tuple for so long, its time continues with the time of the batches, as if its
-            tuples went on to come with the delay of the last ones. Omitted: only tuples move it. A stream that never
+            If one of the streams has no tuple for this long, its time advances with the time of the batches, as if its
+            tuples kept arriving with the delay of the last ones. Omitted: only tuples advance it. A stream that never
             had a tuple has no time.
         joinType : str
             "inner" (default), "left" (a tuple of this stream is emitted even without a partner), "right" or "full".
         outputFields : str or list of str, optional
-            Names for the keys, then for the other fields of both. Needed if both streams have a field of one name.
+            Names for the keys, then for the other fields of both. Required if both streams have a field of the same
+            name.
         stateFactory : StateFactory, optional
             The kind and location of the state. Omitted: ``MemoryMapState.opaque()``.
         name : str, optional
@@ -140,7 +143,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
 
 
 def _interval(between: object, step: Step) -> tuple[int, int]:
-    """Return the interval in microseconds. Raises TopologyError if its end is before its beginning."""
+    """Return the interval in microseconds. Raises TopologyError if it ends before it begins."""
     if not isinstance(between, tuple | list) or len(between) != 2:
         raise step.wrong(f"between={brief(between)}: expected two durations, such as {_BETWEEN}")
     ends = [to_microseconds(end) for end in between]
@@ -153,5 +156,5 @@ def _interval(between: object, step: Step) -> tuple[int, int]:
     assert lower is not None
     assert upper is not None
     if lower > upper:
-        raise step.wrong(f"between={between!r} has its end before its start; write {_BETWEEN}")
+        raise step.wrong(f"between={between!r} ends before it begins; write {_BETWEEN}")
     return lower, upper

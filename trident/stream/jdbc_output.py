@@ -28,7 +28,7 @@ from trident.stream.value_checks import add_check
 
 
 class JdbcOutputVerbs(StreamBase[StreamT]):
-    """The verb that writes every batch into a table of a database."""
+    """The verb that writes every batch into a database table."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class JdbcOutputVerbs(StreamBase[StreamT]):
 
 
 def _with_storable(stream: StreamBase[StreamT], keys: tuple[str, ...], step: Step) -> nodes.Node:
-    """Add the step that fails a batch before it is frozen if no table could take a tuple, and return it.
+    """Add the step that fails a batch, before it is frozen, if no table could store one of its tuples. Return it.
 
     It looks for nulls in the key fields, for U+0000 in texts, and for times that PostgreSQL would misread.
     """
@@ -102,7 +102,7 @@ def _with_storable(stream: StreamBase[StreamT], keys: tuple[str, ...], step: Ste
 
 
 def _has_checked(kind: DataType) -> bool:
-    """Return whether a field of this type may have a text or a time, also inside its values."""
+    """Return whether a value of this type can contain a string or a time, nested values included."""
     if isinstance(kind, ArrayType):
         return _has_checked(kind.elementType)
     if isinstance(kind, MapType):
@@ -113,7 +113,7 @@ def _has_checked(kind: DataType) -> bool:
 
 
 def _check_call(url: object, table: object, step: Step) -> None:
-    # Only here, since they need packages that take long to import.
+    # Imported only here, because these packages take long to load.
     from trident.base.postgres_address import check_postgres_url
     from trident_spouts.jdbc.relation import table_sql
 

@@ -1,4 +1,4 @@
-"""The parts that joins of two streams by time share: the verb of their results, the times, watermarks and states."""
+"""Parts that time-based joins share: the verb of their results, times, watermarks and states."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from trident.stream.windowed import late_for
 
 
 class JoinedVerbs(StreamBase[StreamT]):
-    """Verbs that only the stream of a join by time has."""
+    """Verbs that only the stream of a time-based join has."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class JoinedVerbs(StreamBase[StreamT]):
         """
         step = self._register.step(self._label, "late")
         if stream not in SIDES:
-            raise step.wrong(f"late({stream!r}): expected 'left' or 'right', one stream of the join")
+            raise step.wrong(f"late({stream!r}): expected 'left' or 'right', a stream of the join")
         side = SIDES.index(stream)
         return self._new(late_for(self, self._join, self._join.sources[side], step, side), self._label)
 
@@ -62,13 +62,14 @@ def common_time(schemas: list[StructType], fields: tuple[str, str], step: Step) 
     left, right = (time_field(schema, field, step) for schema, field in zip(schemas, fields, strict=True))
     if left != right:
         raise step.wrong(
-            f"field {fields[0]!r} is {type_ddl(left)} and {fields[1]!r} {type_ddl(right)}: convert both to one type"
+            f"field {fields[0]!r} is {type_ddl(left)} and field {fields[1]!r} is {type_ddl(right)}: convert both to "
+            "the same type"
         )
     return left
 
 
 def held_fields(keys: StructType, schemas: list[StructType], step: Step) -> tuple[StructType, StructField]:
-    """Return the key fields and the value of a join's state: lists of whole tuples of the left or the right stream."""
+    """Return the key and value fields of a join's state: lists of whole tuples of the left or right stream."""
     before = StructType([StructField("joinSide", IntegerType()), StructField("joinBucket", LongType())])
     nullable = StructType([StructField(field.name, field.dataType) for field in keys.fields])
     held = rules.appended(before, nullable, step, of="the state")
@@ -90,7 +91,7 @@ def joined_watermarks(
     kind: DataType,
     step: Step,
 ) -> tuple[nodes.Watermark, nodes.Watermark]:
-    """Add the steps that keep the watermarks of both streams of the join with the state `spec`. Return the steps."""
+    """Add the steps that keep the watermarks of both joined streams in the state `spec`, and return them."""
     left, right = (
         add_watermark(
             register,

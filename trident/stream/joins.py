@@ -21,7 +21,7 @@ from trident.stream.base import StreamBase, StreamT
 
 
 class JoinVerbs(StreamBase[StreamT]):
-    """Verbs that combine this stream with others into one. `TridentTopology` has verbs of the same names."""
+    """Verbs that combine this stream with others. `TridentTopology` has verbs of the same names."""
 
     __slots__ = ()
 
@@ -71,8 +71,8 @@ def merged(
     label, step = label_and_step(register, "merge", streams)
     if len({stream._changes for stream in streams}) > 1:
         raise step.wrong(
-            "some of the streams carry changes, and the others do not: write asChanges() on the others, or toStream() "
-            "on these"
+            "some streams are streams of changes and others are not: call asChanges() on the others, or toStream() on "
+            "these"
         )
     joins.check_one_batch([stream._node for stream in streams], step)
     schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
@@ -84,16 +84,15 @@ def merged(
 
 
 def _check_kind(names: Sequence[str], sourceField: str | None, step: Step) -> None:
-    """Check that the kind of each change stays the last field of a merged stream of changes."""
+    """Check that the kind of each change remains the last field when streams of changes are merged."""
     if sourceField is not None:
         raise step.wrong(
-            f"sourceField={sourceField!r} would be the last field of a stream of changes, which is {CHANGE!r}: give "
-            f"each stream such a field before the merge, each({{{sourceField!r}: F.lit('orders')}})"
+            f"sourceField={sourceField!r} would become the last field of a stream of changes, but {CHANGE!r} must be "
+            f"the last: give each stream such a field before the merge, each({{{sourceField!r}: F.lit('orders')}})"
         )
     if CHANGE not in names or names[-1] != CHANGE:
         raise step.wrong(
-            f"{CHANGE!r} holds the kind of each change, and stays the last field: end outputFields with it, and not "
-            f"({', '.join(names)})"
+            f"{CHANGE!r} holds the kind of each change and must be the last of outputFields, not ({', '.join(names)})"
         )
 
 
@@ -115,7 +114,7 @@ def joined(
     step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)
     if isinstance(outputFields, str) and join_type_like(outputFields):
         raise step.wrong(
-            f"{outputFields!r} is given instead of outputFields; write joinType={join_type_like(outputFields)!r}, "
+            f"{outputFields!r} is in the position of outputFields; write joinType={join_type_like(outputFields)!r}, "
             f"or [{outputFields!r}] if it is a field's name"
         )
     outer, preserve = read_join_types(joinType, len(streams), step), read_join_mode(mode, step)
@@ -129,16 +128,16 @@ _STREAM_OF = {"GroupedStream": "; use its toStream()", "TridentState": "; use it
 
 
 def check_is_list(streams: object, verb: str) -> None:
-    """Raise an error unless `streams` is a list of streams."""
+    """Raise an error if `streams` is not a list of streams."""
     if not isinstance(streams, Sequence) or isinstance(streams, str):
-        problem = f"its streams go into one list, [{brief(streams)}, ...], before the other arguments"
+        problem = f"pass its streams as one list, [{brief(streams)}, ...], before the other arguments"
         raise Step(verb, caller(verb)).wrong(problem)
 
 
 def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
-    """Return the label and the step of a call of `verb` that combines these streams, after a check of the streams.
+    """Return the label and the step of a call of `verb` that combines these streams, after checking the streams.
 
-    The label is that of the stream that `verb` returns: the labels of `streams`, joined by "-".
+    The label names the stream that `verb` returns: the labels of `streams`, joined by "-".
 
     Raises TopologyError for fewer than two streams, for an object that is not a stream, for a stream of another
     topology, and for a stream of changes, unless the verb is merge.
@@ -152,9 +151,9 @@ def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> 
             raise Step(verb, called).wrong(f"{stream!r} {register.why_foreign(stream._register)}")
         if stream._changes and verb != "merge":
             raise Step(verb, called).wrong(
-                f"{stream!r} carries changes, and {verb} would treat a row that is taken away as one that is added. "
-                f"Keep its rows with toTable and read them with joinTable, join two tables with table.join(other), or "
-                f"take the changes as tuples with a field {CHANGE!r}: toStream()"
+                f"{stream!r} is a stream of changes, and {verb} would treat a removed row as an added one. Keep its "
+                "rows with toTable and read them with joinTable, join two tables with table.join(other), or read the "
+                f"changes as tuples with a field {CHANGE!r}: toStream()"
             )
     if len(streams) < 2:
         raise Step(verb, called).wrong(f"a {verb} needs at least two streams, not {len(streams)}")
@@ -163,6 +162,6 @@ def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> 
 
 
 def add_stream(first: StreamBase[StreamT], label: str, node: nodes.Node) -> StreamT:
-    """Add `node` to the topology of the stream `first`, and return the stream `label` of the node's output."""
+    """Add `node` to the topology of the stream `first`, and return the stream of its output, named `label`."""
     first._register.add(label, node)
     return first._new(node, label)

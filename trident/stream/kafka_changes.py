@@ -1,4 +1,4 @@
-"""The verb that keeps the rows of a table in a Kafka topic, by a stream of changes."""
+"""The verb that maintains the rows of a table in a Kafka topic, from a stream of changes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
@@ -23,7 +23,7 @@ from trident.stream.outputs import check_output, output_name
 from trident_spouts.kafka.options import Option
 
 KafkaFormat = Literal["json", "raw"]
-"""A JSON object of the fields, or the one field as it is."""
+"""How a key or value is encoded: as a JSON object of its fields, or as its single field unchanged."""
 
 _KEY, _VALUE = "key", "value"
 
@@ -46,7 +46,7 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
         options: Mapping[str, Option] | None = None,
         name: str | None = None,
     ) -> StreamT:
-        """Keep the rows of a table in a Kafka topic, exactly once: a message with the row of a key, or its deletion.
+        """Maintain the rows of a table in a Kafka topic, exactly once: a message is a row or its deletion.
 
         A batch writes one message for each key that it changed: the last row of the key, or, if the last change takes
         the row away, a message without value (a tombstone). So the last message of each key is the row, also after the
@@ -64,8 +64,8 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
         valueFields : str or list of str, optional
             The fields of the value. Omitted: all fields, with the key.
         keyFormat, valueFormat : "json" or "raw"
-            "json": a JSON object of the fields, as `FromJson` reads it. "raw": the one field, of type string or binary,
-            as it is; so a value in another format, such as Avro, is made by `each` before.
+            "json": a JSON object of the fields, as `FromJson` reads it. "raw": the single field, of type string or
+            binary, unchanged; encode a value in another format, such as Avro, with `each` before.
         name : str, optional
             The output's identity over restarts; ``<stream>.writeChanges`` if omitted.
 
@@ -110,11 +110,11 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
         keys = key_fields(self, keyFields, step)
         values = self.fields[:-1] if valueFields is None else self._inputs(valueFields, step)
         if CHANGE in values:
-            raise step.wrong(f"{CHANGE!r} is not a field of the row: a row that is there was added")
+            raise step.wrong(f"{CHANGE!r} is not a field of the row, but the kind of its change")
         return keys, rules.chosen(self.schema, values, step)
 
     def _messages(self, message: UpsertMessage, step: Step) -> nodes.Node:
-        """Add the steps that make the messages, and return the last one: the fields key, value and kind."""
+        """Add the steps that build the messages, and return the last one, with the fields key, value and kind."""
         operation = Operation(message, step.called, Call.VALUES)
         made = list[str]()
         for name in (_KEY, _VALUE):
@@ -136,7 +136,7 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
 
 
 def _raw(parameter: str, form: object, fields: StructType, step: Step) -> bool:
-    """Return whether a part of a message is one field as it is."""
+    """Return whether a key or value is written as its single field, unchanged."""
     try:
         check_choice(parameter, form, ("json", "raw"))
     except TopologyError as error:
@@ -144,8 +144,8 @@ def _raw(parameter: str, form: object, fields: StructType, step: Step) -> bool:
     if form == "raw" and (len(fields) != 1 or not is_text(fields[0].dataType)):
         raise step.error(
             TypeDeclarationError,
-            f"{parameter}='raw' takes one field of type string or binary as it is, but the fields are "
-            f"({ddl(fields)}); name one such field, or use {parameter}='json'",
+            f"{parameter}='raw' takes one field of type string or binary, but the fields are ({ddl(fields)}); name "
+            f"one such field, or use {parameter}='json'",
         )
     return form == "raw"
 

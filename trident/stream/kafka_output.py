@@ -128,7 +128,7 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
 def check_kafka(
     step: Step, verb: str, bootstrapServers: object, topic: object, guarantee: object, options: Mapping[str, Option]
 ) -> None:
-    """Refuse wrong arguments of a verb that writes into Kafka."""
+    """Refuse invalid arguments of a verb that writes into Kafka."""
     if not isinstance(bootstrapServers, str) or not bootstrapServers:
         raise step.wrong(
             f"bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several separated by commas"
@@ -178,7 +178,9 @@ def _field(
     kind = schema[names[0]].dataType
     if not fits(kind):
         way_out = (
-            ("; create one, such as with each(expr('to_json(struct(*))'), 'value string')") if fits is is_text else ""
+            ("; create one, for example with each(expr('to_json(struct(*))'), 'value string')")
+            if fits is is_text
+            else ""
         )
         raise step.error(
             TypeDeclarationError, f"{parameter}: field {names[0]!r} is {type_ddl(kind)}: expected {accepted}{way_out}"

@@ -36,12 +36,12 @@ class MapVerbs(EachVerbs[StreamT]):
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
     ) -> StreamT:
-        """Replace every tuple by the result of a function: one field if it returns a scalar, several if a tuple.
+        """Replace every tuple by a function's result: one field for a scalar, several for a tuple.
 
         A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
         fields. Without output fields the results have the names of the input fields. A callable with annotations of
-        pandas Series or DataFrames gives one row for each tuple. `onError` works as in `each`.
-        Meaning: ``org.apache.storm.trident.Stream.map``.
+        pandas Series or DataFrames returns one row for each tuple. `onError` works as in `each`. Meaning:
+        ``org.apache.storm.trident.Stream.map``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -82,8 +82,8 @@ class MapVerbs(EachVerbs[StreamT]):
     def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> StreamT:
         """Replace the batch by ``function(batch, **frames)``. The function gets a DataFrame and returns one.
 
-        The function may use the whole DataFrame API. Only Spark can run it. `frames` are static DataFrames of the
-        session with which the topology is started; the function gets them by keyword. Without `outputFields` the
+        The function may use the whole DataFrame API. It runs on Spark only. `frames` are static DataFrames of the
+        session that starts the topology; the function gets them as keyword arguments. Without `outputFields` the
         function must return the fields that it gets.
 
         >>> from trident import TridentTopology
@@ -95,8 +95,14 @@ class MapVerbs(EachVerbs[StreamT]):
         site = operation_site(function)
         step = self._step("transform").with_function(site)
         if not callable(function):
-            raise step.wrong(f"{brief(function)} is not a callable from DataFrame to DataFrame")
-        bind(function, 1, "it is called with the batch's DataFrame and the static ones by keyword", step, tuple(frames))
+            raise step.wrong(f"{brief(function)} is not a callable that takes and returns a DataFrame")
+        bind(
+            function,
+            1,
+            "it is called with the batch's DataFrame, and with the static DataFrames as keyword arguments",
+            step,
+            tuple(frames),
+        )
         schema = self.schema
         if outputFields is not None:
             operation = Operation(function, site, Call.FRAME)
@@ -128,20 +134,21 @@ class MapVerbs(EachVerbs[StreamT]):
 
 
 def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
-    """Return the operation of `map` unchanged. Raises an error if it may return no tuple, or several, for one tuple."""
+    """Return the operation of `map`. Raises an error if it may return no tuple, or several, for one tuple."""
     if operation.call is Call.FILTER:
         raise step.wrong("it is a Filter; use filter")
     if operation.call is Call.FUNCTION:
         raise step.wrong("it is a Function, which emits any number of tuples; use each or flatMap")
     if operation.many:
-        raise step.error(TypeDeclarationError, "it returns many tuples for one, but map exactly one; use flatMap")
+        raise step.error(TypeDeclarationError, "it returns many tuples for one tuple, but map expects one; use flatMap")
     return operation, returns
 
 
 def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
     """Return the operation of `flatMap`, marked as returning many tuples, and the return annotation of one tuple.
 
-    Raises TopologyError for a Filter or a udf, and TypeDeclarationError for an operation annotated to return one value.
+    Raises TopologyError for a Filter or a udf, and TypeDeclarationError if the annotation of the operation says that
+    it returns one value.
     """
     if operation.call is Call.FILTER:
         raise step.wrong("it is a Filter; use filter")
@@ -156,6 +163,6 @@ def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operat
     elif returns.known and (type_of(returns.hint) is not None or several_of(returns.hint) is not None):
         raise step.error(
             TypeDeclarationError,
-            f"it is annotated to return {shown(returns)}, but flatMap needs many; yield them, or return a list",
+            f"it is annotated to return {shown(returns)}, but flatMap needs many tuples; yield them, or return a list",
         )
     return Operation(operation.target, operation.site, operation.call, many=True), returns

@@ -37,7 +37,7 @@ class MetricVerbs(StreamBase[StreamT]):
         """Count the tuples of committed batches in a counter of ``running.metrics``, and return this stream.
 
         The workers aggregate each batch, and the driver adds the batch's numbers when the batch is committed: once,
-        however often a task, the batch or its commit was tried. Like every counter of a run it begins at 0 with the
+        however often a task, the batch or its commit was retried. Like every counter of a run, it starts at 0 with the
         run. Storm's counterpart is ``TopologyContext.registerMetric`` with a ``CountMetric`` or a ``MultiCountMetric``.
 
         Parameters
@@ -69,8 +69,8 @@ class MetricVerbs(StreamBase[StreamT]):
         step = self._step("countMetric")
         if not isinstance(metric, str) or not _METRIC.fullmatch(metric) or metric.startswith("trident_"):
             raise step.wrong(
-                f"metric={typed_brief(metric)}: expected letters, digits, '_' and ':', such as 'orders_total'; "
-                f"names that begin with 'trident_' are reserved"
+                f"metric={typed_brief(metric)}: expected letters, digits, '_' and ':', such as 'orders_total', "
+                "without the reserved prefix 'trident_'"
             )
         if not isinstance(help, str):
             raise step.wrong(f"help={typed_brief(help)}: expected a text")
@@ -79,8 +79,8 @@ class MetricVerbs(StreamBase[StreamT]):
         for name in fields:
             if name in _OURS or not _LABEL.fullmatch(name):
                 raise step.wrong(
-                    f"field {name!r} cannot be a label: expected a letter, then letters, digits and '_', and not "
-                    f"{' or '.join(_OURS)}, which every metric has; rename it with rename({name!r}, ...)"
+                    f"field {name!r} cannot be a label: expected a letter followed by letters, digits and '_', and "
+                    f"not {' or '.join(_OURS)}, which every metric has; rename it with rename({name!r}, ...)"
                 )
         self._check_other_metrics(metric, fields, step)
         name = output_name(self, f"countMetric.{metric}", None, step)
@@ -92,7 +92,7 @@ class MetricVerbs(StreamBase[StreamT]):
         return cast("StreamT", self)
 
     def _check_other_metrics(self, metric: str, labels: Sequence[str], step: Step) -> None:
-        """Refuse a metric that Prometheus would confuse with another one, or that has other labels in another step."""
+        """Refuse a metric that Prometheus would confuse with another, or that has different labels in another step."""
         from prometheus_client import Counter  # only here, because its import takes time
 
         from trident.base.metrics import names_exposed
@@ -104,14 +104,14 @@ class MetricVerbs(StreamBase[StreamT]):
             where = f"{other.step} ({other.site.location})"
             if other.metric != metric and exposed == names_exposed(other.metric, Counter):
                 raise step.wrong(
-                    f"metric={metric!r}: in Prometheus it has the same name as {other.metric!r} of {where}, because "
-                    f"a counter's name gets the suffix '_total'; choose another name"
+                    f"metric={metric!r}: Prometheus appends '_total' to a counter's name, so it has the same name as "
+                    f"{other.metric!r} of {where}; choose another name"
                 )
             theirs = [name for name in other.schema.fieldNames() if name != other.number]
             if other.metric == metric and sorted(theirs) != sorted(labels):
                 raise step.wrong(
-                    f"metric={metric!r}: it has the labels ({', '.join(labels)}) here, and ({', '.join(theirs)}) in "
-                    f"{where}; a metric has the same labels everywhere, so choose another name"
+                    f"metric={metric!r}: it has the labels ({', '.join(labels)}) here, but ({', '.join(theirs)}) in "
+                    f"{where}; a metric needs the same labels everywhere, so choose another name"
                 )
 
 

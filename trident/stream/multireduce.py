@@ -17,12 +17,12 @@ from trident.stream.stream import GroupedStream, Stream
 def multi_reduced(
     register: Register, streams: Sequence[Any], inputFields: object, reducer: object, outputFields: OutputsLike
 ) -> Stream:
-    """Add a step that reduces several streams of one topology, all grouped or none, and return its stream."""
+    """Add a step that reduces several streams of one topology, and return its stream. All are grouped, or none is."""
     check_is_list(streams, "multiReduce")
     grouped = [isinstance(stream, GroupedStream) for stream in streams]
     if any(grouped) and not all(grouped):
         plain = streams[grouped.index(False)]
-        problem = f"{brief(plain)} is not grouped, but other streams are: group all of them, or none"
+        problem = f"{brief(plain)} is not grouped, but other streams are: group all streams, or none"
         raise Step("multiReduce", caller("multiReduce")).wrong(problem)
     sources: list[Stream] = [stream.toStream() for stream in streams] if all(grouped) else list(streams)
     label, step = label_and_step(register, "multiReduce", sources)
@@ -45,7 +45,8 @@ def _inputs(streams: Sequence[Stream], fields: object, step: Step) -> tuple[tupl
     if fields is None:
         return tuple(stream.fields for stream in streams)
     wanted = (
-        f"a multiReduce of {len(streams)} streams needs the input fields of each, [fields1, fields2], or None for all"
+        f"a multiReduce of {len(streams)} streams needs the input fields of each, [fields1, fields2], or None for all "
+        "fields"
     )
     arguments = joins.for_each(fields, len(streams), wanted, step)
     return tuple(

@@ -1,4 +1,4 @@
-"""Names from PySpark, Storm and other libraries, each with its replacement in a Trident program, for error messages."""
+"""Names from PySpark, Storm and other libraries with their replacements here, for error messages."""
 
 _FEW = "applyAssembly(FirstN(n, 'field')) for the first n of a batch in an order"
 _STATE = "groupBy('key').persistentAggregate(state, aggregator, 'value'), or statefulEach with your own operation"

@@ -1,4 +1,4 @@
-"""The verbs that hand tuples over to outside systems: foreachBatch, foreachArrow, writeParquet, bestEffort."""
+"""The verbs that write tuples to outside systems: foreachBatch, foreachArrow, writeParquet, bestEffort."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class OutputVerbs(StreamBase[StreamT]):
-    """Verbs that hand every batch over to a function or an outside system."""
+    """Verbs that pass every batch to a function or an outside system."""
 
     __slots__ = ()
 
@@ -50,9 +50,9 @@ class OutputVerbs(StreamBase[StreamT]):
         ----------
         function : callable
             The DataFrame belongs to a separate session of the run, as in Structured Streaming, and is valid until the
-            function returns. An error of the function fails the commit. After an OSError (a connection, a timeout, a
-            full disk) the call is tried again for `commitRetrySecs`, after any other error `maxAttempts` times. Then
-            the group stops with the cause, and the batch stays frozen for the next start.
+            function returns. An error in the function fails the commit. After an OSError (a connection, a timeout, a
+            full disk) the call is retried for `commitRetrySecs`, after any other error `maxAttempts` times. Then the
+            group stops with the cause, and the batch stays frozen for the next start.
         name : str, optional
             The output's identity over restarts; ``<stream>.foreachBatch`` if omitted.
 
@@ -69,8 +69,8 @@ class OutputVerbs(StreamBase[StreamT]):
     def foreachArrow(self, function: "Callable[[pa.Table, int, int], object]", name: str | None = None) -> StreamT:
         """Call ``function(table, txid, attempt)`` with every batch as one Arrow table on the driver.
 
-        All tuples of a batch come to the driver. The call needs no Spark job, and works in runs without Spark, too.
-        Everything else is as in `foreachBatch`.
+        All tuples of a batch are collected on the driver. The call needs no Spark job, and works in runs without
+        Spark, too. Everything else is as in `foreachBatch`.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -139,21 +139,21 @@ class OutputVerbs(StreamBase[StreamT]):
         self._check_apart(where, step)
         name = output_name(self, "writeParquet", name, step)
         texts = tuple(each for each in partitions if isinstance(self.schema[each].dataType, StringType))
-        checked = () if is_object_url(where) else texts  # the names of an object store have no parts
+        checked = () if is_object_url(where) else texts  # the keys of an object store are flat, not folders
         above = add_check(self, checked, FolderNames(checked), step, ".folders")
         node = nodes.WriteParquet(above, name, where, partitions, options, **step.gives(self.schema))
         self._register.add(self._label, node)
         return cast("StreamT", self)
 
     def bestEffort(self, name: str | None = None) -> StreamT:
-        """Begin a branch that delays no batch: if something in it fails, the batch is committed nevertheless.
+        """Begin a branch that never delays a batch: if a step in it fails, the batch is committed nevertheless.
 
         A separate thread runs the branch beside the commits, batch by batch, after every state holds the batch. The
         branch may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A tuple on which a function fails is
-        skipped, as with ``onError="skip"``, and counted by a progress event ``"skipped"``. A batch that fails otherwise
-        is not tried again: a progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch lags
-        by more than two batches, the oldest of them are left out, and an event says so, too. After a crash a batch may
-        come twice. States, joins with other streams and `writeParquet` are not allowed in the branch.
+        skipped, as with ``onError="skip"``, and counted by a progress event ``"skipped"``. A batch that fails
+        otherwise is not retried: a progress event ``"failed"`` with the phase ``"bestEffort"`` has the reason. If the
+        branch lags by more than two batches, the oldest ones are dropped, which is also an event. After a crash the
+        branch may get a batch twice. States, joins with other streams and `writeParquet` are not allowed in the branch.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class OutputVerbs(StreamBase[StreamT]):
         return self._new(start, name, branch)
 
     def _check_apart(self, where: str, step: Step) -> None:
-        """Raise DuplicateNameError if `where` is, contains, or is in the folder of another Parquet output."""
+        """Raise DuplicateNameError if `where` is the folder of another Parquet output, or inside it, or contains it."""
         mine = _real(where)
         for other in self._register.sinks.values():
             if not isinstance(other, nodes.WriteParquet):
@@ -195,7 +195,7 @@ class OutputVerbs(StreamBase[StreamT]):
             )
             way = self._register.way_to_replace(other)
             raise step.error(
-                DuplicateNameError, f"{other.step} ({other.site.location}) writes to {how}; name another path{way}"
+                DuplicateNameError, f"{other.step} ({other.site.location}) writes to {how}; choose another path{way}"
             )
 
     def _check_parquet(self, step: Step) -> None:
@@ -204,7 +204,7 @@ class OutputVerbs(StreamBase[StreamT]):
         if taken:
             raise step.error(
                 DuplicateFieldError,
-                f"field {taken[0]!r} has the name of the batch folders, txid=1, txid=2: give it another name",
+                f"field {taken[0]!r} has the name of the batch folders (txid=1, txid=2): rename it",
             )
 
     def _foreach(self, verb: str, function: Any, name: str | None, frame: bool) -> StreamT:
@@ -222,7 +222,9 @@ class OutputVerbs(StreamBase[StreamT]):
             yields=True,
         )
         if is_coroutine(function) or is_generator(function):
-            raise step.wrong("it is a coroutine or a generator, so a call does not run its code: give a plain function")
+            raise step.wrong(
+                "it is a coroutine or a generator, so calling it runs none of its code: use a plain function"
+            )
         check_output(self, step)
         node = nodes.ForeachBatch(
             self._node,
@@ -241,28 +243,28 @@ def _real(where: str) -> str:
 
 
 def _folder(path: object, storage: Mapping[str, str] | None, step: Step) -> tuple[str, Storage]:
-    """Return the folder or URL that an output's path names, and the options of its store."""
+    """Return the folder or URL that an output writes to, and the options of its object store."""
     if not isinstance(path, str | Path) or not str(path):
         raise step.wrong(f"path={path!r}: expected a folder; write writeParquet(path, partitionBy=, name=)")
     why = (
-        "{scheme}: is not supported: a batch is published on a local disk, on an object store (such as s3://) or on "
-        "HDFS (hdfs://). Use one of these, or write there with foreachBatch and a table format that has transactions"
+        "{scheme}: is not supported: writeParquet needs a local disk, an object store (such as s3://) or HDFS "
+        "(hdfs://). Use one of these, or write with foreachBatch into a table format that has transactions"
     )
     try:
         options = Storage.of(storage, "storage")
         if is_files_url(str(path)):
             return files_by_url("path", str(path), options).address, options
         if storage:
-            raise TopologyError(f"storage= is an option of object stores, but {path} is not in an object store")
+            raise TopologyError(f"storage= holds options of an object store, but {path} is not in an object store")
         return str(local_path("path", path, why)), options
     except TopologyError as error:
         raise step.wrong(str(error)) from None
 
 
 def parquet_partitions(fields: StructType, partitionBy: FieldsLike | None, step: Step) -> tuple[str, ...]:
-    """Return the fields of an output of Parquet files whose values name folders.
+    """Return the `partitionBy` fields of a Parquet output, whose values name folders.
 
-    Refuse fields that Parquet cannot hold, and partitions that cannot name folders.
+    Refuse fields that Parquet cannot store, and partition fields that cannot name folders.
     """
     schema = arrow_schema(fields)
     wrong = unstorable(schema)
@@ -277,8 +279,8 @@ def parquet_partitions(fields: StructType, partitionBy: FieldsLike | None, step:
             kind = type_ddl(fields[name].dataType)
             raise step.error(
                 TypeDeclarationError,
-                f"partitionBy field {name!r} is {kind}: expected string, integer, boolean or date, from which "
-                f"folders can be named",
+                f"partitionBy field {name!r} is {kind}: expected string, integer, boolean or date, whose values can "
+                "name folders",
             )
     if partitions and len(partitions) == len(schema):
         raise step.wrong("partitionBy names every field; leave at least one for the files")
@@ -286,9 +288,11 @@ def parquet_partitions(fields: StructType, partitionBy: FieldsLike | None, step:
 
 
 def check_output(stream: StreamBase[Any], step: Step) -> None:
-    """Raise an error for an output on a stream of DRPC requests: its tuples only become answers."""
+    """Raise an error for an output on a stream of DRPC requests: its tuples can only become answers."""
     if rules.is_request(stream._node):
-        raise step.wrong("DRPC requests end only in the function's answer")
+        raise step.wrong(
+            "a stream of DRPC requests cannot have an output: its tuples only become the function's answer"
+        )
 
 
 def output_name(stream: StreamBase[Any], verb: str, name: str | None, step: Step) -> str:

@@ -45,8 +45,8 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         """Combine the aggregate of every batch into a state.
 
         Without groups the state is one value without key fields; after `groupBy` it has one value for each key. Every
-        batch enters the state once, whatever fails: `explain()` shows the guarantee for this spout and this state.
-        Meaning: ``org.apache.storm.trident.Stream.persistentAggregate`` and
+        batch is applied to the state once, whatever fails: `explain()` shows the guarantee for this spout and this
+        state. Meaning: ``org.apache.storm.trident.Stream.persistentAggregate`` and
         ``org.apache.storm.trident.fluent.GroupedStream.persistentAggregate``.
 
         Parameters
@@ -68,15 +68,15 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         evolve : Evolution or list of Evolution, optional
             The former shapes of the values from which a start may continue; see `Evolution`.
         initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
-            The content with which a new state begins, as of before its first batch; see `InitialState`.
+            The initial content of a new state, before its first batch; see `InitialState`.
         backfill : bool
-            True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
-            read again from the beginning of their sources. Default: it begins with the next batch.
+            True: a new state on existing streams first processes their earlier tuples, which are read again from the
+            beginning of their sources. Default: it begins with the next batch.
         index : str or list, optional
-            A field of the key or of the value, as readers see it, by which entries are found:
-            ``running.state(name).by("city", "Rome")``, `IndexGet`. It is kept exactly with the state, in a state of its
-            own, ``<name>.by.<fields>``. A list has one entry for each index; a tuple of names is an index by several
-            fields, ``index=[("country", "city")]``.
+            A field of the key or of the value, as readers see it, by which entries can be found:
+            ``running.state(name).by("city", "Rome")``, `IndexGet`. The index is updated in the same commit as the
+            state, and is a separate state, ``<name>.by.<fields>``. A list has one entry for each index; a tuple of
+            names is an index by several fields, ``index=[("country", "city")]``.
 
         Raises
         ------
@@ -135,11 +135,11 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
         initialState: object = None,
         backfill: bool = False,
     ) -> StateT:
-        """Update a state by your code, which is called once for each batch, with all tuples of the batch.
+        """Update a state with your code, which is called once for each batch, with all tuples of the batch.
 
-        The updater sees the state as the batch before left it, together with the changes of the batch. It runs on the
-        driver, over tuples that are frozen already. Its changes are frozen before they are written, so each batch
-        changes the state once, whatever fails. Any other effect of the updater may happen again. Meaning:
+        The updater sees the state as of the previous batch, and its changes of this batch. It runs on the driver, over
+        tuples that are already frozen. Its changes are frozen before they are written, so each batch changes the state
+        once, whatever fails. Any other effect of the updater may happen again. Meaning:
         ``org.apache.storm.trident.Stream.partitionPersist``, with all partitions in one call.
 
         Parameters
@@ -163,10 +163,10 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
         evolve : Evolution or list of Evolution, optional
             The former shapes of the values from which a start may continue; see `Evolution`.
         initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
-            The content with which a new state begins, as of before its first batch; see `InitialState`.
+            The initial content of a new state, before its first batch; see `InitialState`.
         backfill : bool
-            True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
-            read again from the beginning of their sources. Default: it begins with the next batch.
+            True: a new state on existing streams first processes their earlier tuples, which are read again from the
+            beginning of their sources. Default: it begins with the next batch.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The verbs take, show and explainSpark, which show the result of a stream for its spout's first batch."""
+"""The verbs take, show and explainSpark, which preview a stream over its spout's first batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PreviewVerbs(StreamBase[StreamT]):
-    """Verbs that show the first batch. They start no run and change no state."""
+    """Verbs that preview the first batch. They start no run and change no state."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class PreviewVerbs(StreamBase[StreamT]):
         TopologyError
             If a step of the stream reads or updates a state, which `take` does not run; if the stream consists of
             DRPC requests, which have no first batch; or if the source returns each row once (an iterator, messages
-            that are not tracked), because the rows would be missing in the run.
+            that are not tracked), because the run would then lack these rows.
 
         Examples
         --------
@@ -54,7 +54,7 @@ class PreviewVerbs(StreamBase[StreamT]):
     def show(self, n: int = 20, truncate: bool | int = True, spark: "SparkSession | None" = None) -> None:
         """Print the first `n` tuples of this stream's result for the spout's first batch, as `DataFrame.show` does.
 
-        `truncate` says where values are cut: True after 20 characters, a number after that many, False nowhere.
+        `truncate` limits the length of values: True to 20 characters, a number to that many, False not at all.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -84,7 +84,7 @@ class PreviewVerbs(StreamBase[StreamT]):
 
     @contextmanager
     def _looked_at(self) -> Iterator[None]:
-        """Remove from the topology, at the end of the block, the steps that the program wrote only for this preview."""
+        """Remove from the topology, when the block ends, the steps that exist only for this preview."""
         try:
             yield
         finally:
@@ -99,8 +99,8 @@ class PreviewVerbs(StreamBase[StreamT]):
         for node in walk(self._node):
             if isinstance(node, StateStep | CommittedQuery):
                 raise TopologyError(
-                    f"{self._node.step}: {verb} runs without states, but {node.step} ({node.site.location}) has "
-                    f"one; {verb} the stream before it, or start the topology"
+                    f"{self._node.step}: {verb} cannot run {node.step} ({node.site.location}), which has a state; "
+                    f"{verb} the stream before it, or start the topology"
                 )
 
 

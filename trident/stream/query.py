@@ -22,7 +22,7 @@ from trident.stream.index_queries import add_index_query
 from trident.stream.state import StateBase
 
 AsOf = Literal["committed"]
-"""The batch as of which a query reads: the last batch that the state's own streams have committed."""
+"""The batch as of which a query reads another stream's state: "committed" is the last committed one."""
 
 _USAGE = "stateQuery(state, [inputFields,] queryFunction, outputFields)"
 
@@ -42,7 +42,7 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         replace: bool = False,
         asOf: AsOf | None = None,
     ) -> StreamT:
-        """Append to every tuple the answer of a query function about a state. The resulting stream is not grouped.
+        """Append to every tuple the answer of a query function on a state. The resulting stream is not grouped.
 
         A batch sees the state as it was before the batch. For that, the stream and the streams that feed the state
         become one batch group: they share txids, commit together, and stop together. With ``asOf="committed"`` they
@@ -55,11 +55,11 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         state : TridentState
             The result of a `persistentAggregate`, a `partitionPersist` or a `newStaticState` of the same topology.
         inputFields : str or list of str, optional
-            For MapGet the fields to look up by: as many as the state has keys, of their types. Omitted: all fields
-            (none for a state without keys). A function that you wrote gets tuples of these fields, whatever their
+            For MapGet the fields to look up by: as many as the state has key fields, of the same types. Omitted: all
+            fields (none for a state without key fields). A function that you wrote gets tuples of these fields, of any
             types.
         function : QueryFunction
-            MapGet() for the value of a key, SnapshotGet() for a state without keys, TupleCollectionGet() for all
+            MapGet() for the value of a key, SnapshotGet() for a state without key fields, TupleCollectionGet() for all
             entries of a state, RangeGet() for those of a range, IndexGet("city") for those with a value in the fields
             of an index, or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
@@ -69,9 +69,9 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         replace : bool
             True: an output field with the name of a field of the tuple replaces that field, as in `Stream.each`.
         asOf : "committed", optional
-            Read a state of other streams as of the last batch that they have committed when this batch commits. The
-            answers are frozen with the batch, so a replay finds the same ones. Which batch of the other streams is read
-            depends on how quickly the streams run. DRPC requests read committed values in any case.
+            Read a state of other streams as of their last batch that is committed when this batch commits. The answers
+            are frozen with the batch, so a replay gets the same ones. Which batch of the other streams is read depends
+            on how quickly the streams run. DRPC requests always read committed values.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
             raise step.wrong(f"asOf={brief(asOf)}: expected 'committed'; omit it to read as of the previous batch")
         if isinstance(call.operation, IndexGet):
             if asOf is not None:
-                raise step.wrong("asOf='committed' reads one state as of one batch, and an index is another state")
+                raise step.wrong("asOf='committed' reads one state as of one batch, but an index is a second state")
             found: StreamT = add_index_query(stream, state, call, call.operation.names, replace)
             return found
         query, outputs = _read_query(call, updated)
@@ -128,7 +128,7 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
     if call.outputs is None:
         raise step.wrong(f"name the output field; write {_USAGE}")
     bind(function.batchRetrieve, 2, "batchRetrieve is called with the state and a list of tuples", step, yields=True)
-    bind(function.execute, 3, "execute is called with a tuple, its result and a collector", step)
+    bind(function.execute, 3, "execute is called with a tuple, the tuple's result and a collector", step)
     declared = read_outputs(call.outputs, step)
     assert step.function is not None
     if type(function) in (MapGet, EntryGet, SnapshotGet):
@@ -155,9 +155,9 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
 
 
 def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
-    """Return the output fields of MapGet or SnapshotGet, with their types.
+    """Return the output fields of MapGet or SnapshotGet with their types.
 
-    They give one field, or for a value that is a struct the fields that the outputs name.
+    There is one field, or, if the value is a struct, the struct's fields that the outputs name.
     """
     fields = value_fields(updated)
     if fields is not None and queried_parts(updated, declared.schema.names) is not None:
@@ -172,14 +172,14 @@ def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> Str
 def _part_outputs(
     declared: Declared, parts: Mapping[str, DataType], updated: nodes.HeldState, step: Step
 ) -> StructType:
-    """Return output fields that are named like fields of the state's value, with their types."""
+    """Return the output fields that are named after fields of the state's value, with their types."""
     fields = []
     for field, typed in zip(declared.schema.fields, declared.typed, strict=True):
         if field.name not in parts:
             listed = ", ".join(parts)
             raise step.wrong(
                 f"the value of state {updated.state.name!r} has the fields ({listed}), not {field.name!r}: name the "
-                f"fields that you want, or one other name for all of them as a struct{did_you_mean(field.name, parts)}"
+                f"fields that you want, or use one other name for the whole struct{did_you_mean(field.name, parts)}"
             )
         kind = parts[field.name]
         _check_type(field, typed, kind, step)
@@ -188,17 +188,14 @@ def _part_outputs(
 
 
 def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
-    """Return the output fields of TupleCollectionGet and RangeGet: the key fields and the value.
-
-    They have the user's names.
-    """
+    """Return the user's output fields of TupleCollectionGet and RangeGet: the key fields and the value."""
     keys, parts = keys_of(updated), parts_of(updated)
     given = declared.schema.fields
     names = [*keys.names, *([value_of(updated).name] if parts is None else parts)]
     if len(given) != len(names):
         raise step.wrong(
-            f"an entry of state {updated.state.name!r} is ({', '.join(names)}): name {len(names)} output fields, "
-            f"not {len(given)}"
+            f"an entry of state {updated.state.name!r} is ({', '.join(names)}): name {len(names)} output fields, got "
+            f"{len(given)}"
         )
     known = [*keys.fields, *(StructField(name, member.presented) for name, member in (parts or {}).items())]
     fields = []
@@ -211,29 +208,29 @@ def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> 
 
 
 def _check_type(output: StructField, typed: bool, kind: DataType, step: Step) -> None:
-    """Raise an error if an output field was written with another type than `kind`."""
+    """Raise an error if an output field is declared with another type than `kind`."""
     if typed and output.dataType != kind:
         raise step.error(
             TypeDeclarationError,
-            f"{output.name!r} is {type_ddl(kind)}, not {type_ddl(output.dataType)}; leave the type out",
+            f"{output.name!r} is {type_ddl(kind)}, not {type_ddl(output.dataType)}; remove the type",
         )
 
 
 def _shown_value(output: StructField, typed: bool, updated: nodes.HeldState, step: Step) -> StructField:
-    """Return the output field that holds a state's value, with the type of the aggregator's `present`.
+    """Return the output field for a state's value, with the type that the aggregator's `present` returns.
 
-    Without `present` queries see the value as it is stored.
+    Without `present` queries see the stored value.
     """
     held = shown_type(updated)
     if not typed and held is None:
         raise step.error(
             TypeDeclarationError,
-            f"the type of {output.name!r} is not declared: {function_of(updated)} presents its values; write the "
-            f"type with the field, such as '{output.name} double', or annotate the return type of present(acc)",
+            f"the type of {output.name!r} is not declared: queries get the result of {function_of(updated)}; declare "
+            f"the type with the field, such as '{output.name} double', or annotate the return type of present(acc)",
         )
     if typed and held is not None and output.dataType != held:
         raise step.error(
             TypeDeclarationError,
-            f"state {updated.state.name!r} has {type_ddl(held)}, not {type_ddl(output.dataType)}; leave the type out",
+            f"state {updated.state.name!r} holds {type_ddl(held)}, not {type_ddl(output.dataType)}; remove the type",
         )
     return StructField(output.name, held or output.dataType)

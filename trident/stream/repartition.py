@@ -45,7 +45,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._placed(Placing.LOCAL_OR_SHUFFLE)
 
     def partitionBy(self, *fields: FieldsLike) -> StreamT:
-        """Bring tuples with equal values of these fields into one partition. It is the same partition in every batch.
+        """Bring tuples with equal values of these fields to the same partition, which is the same in every batch.
 
         Meaning: ``org.apache.storm.trident.Stream.partitionBy``.
 
@@ -61,7 +61,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._then(nodes.Repartition(self._node, Placing.FIELDS, names, **step.gives(self.schema)))
 
     def groupBy(self, *fields: FieldsLike) -> GroupedT:
-        """Group the tuples with equal values of these fields, for the next verb. Nulls count as equal.
+        """Group the tuples with equal values of these fields for the next verb. Nulls are equal to each other.
 
         Meaning: ``org.apache.storm.trident.Stream.groupBy``.
 
@@ -135,7 +135,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         if operation.call not in (Call.VALUES, Call.TUPLE):
             raise step.wrong(f"partition takes a plain callable; write {_PARTITION}")
         if operation.many:
-            raise step.wrong("it yields its partitions one by one; return an index, or a list of them")
+            raise step.wrong("it yields its partitions one by one; return an index, or a list of indices")
         count = 1 if operation.call is Call.TUPLE else len(inputs)
         what = (
             "one TridentTuple"
@@ -152,8 +152,8 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         spout are spread evenly over that many partitions. Meaning: ``org.apache.storm.trident.Stream.parallelismHint``,
         which counts tasks.
 
-        Raises TopologyError if the hint spreads the changes of a source, of which a table or an output needs the last
-        one of each key: partition them by the key first.
+        Raises TopologyError if the hint would reorder changes of which a table or an output needs the last one of each
+        key: partition them by the key first.
         """
         step = self._step(f"parallelismHint({count})")
         check_whole_number("count", count, error=lambda problem: step.wrong(problem))
@@ -162,7 +162,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._then(hint)
 
     def name(self, name: str) -> StreamT:
-        """Name the steps after this one, for errors, events and pictures. Their numbers begin at 0 again.
+        """Name the steps after this one, for errors, events and pictures. Their numbers start at 0 again.
 
         Meaning: ``org.apache.storm.trident.Stream.name``.
 

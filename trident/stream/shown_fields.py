@@ -1,4 +1,4 @@
-"""The fields of a state's value as readers see them."""
+"""The fields of a state's value as queries see them."""
 
 from pyspark.sql.types import StructField, StructType
 
@@ -9,13 +9,13 @@ from trident.plan.state_schema import function_of, shown_type, value_of
 
 
 def shown_fields(held: nodes.HeldState, step: Step) -> StructType:
-    """Return the fields of a state's value as queries see it: those of a struct, or one. Each of them may be null."""
+    """Return the fields of a state's value as queries see it: the struct's fields, or one field. All are nullable."""
     kind = shown_type(held)
     if kind is None:
         raise step.error(
             TypeDeclarationError,
-            f"the type of the values is not declared: {function_of(held)} presents them; annotate the return "
-            f"type of present(acc)",
+            f"the type of the values is not declared: queries get the result of {function_of(held)}; annotate the "
+            "return type of present(acc)",
         )
     return nullable_fields(
         kind if isinstance(kind, StructType) else StructType([StructField(value_of(held).name, kind)])
@@ -23,5 +23,5 @@ def shown_fields(held: nodes.HeldState, step: Step) -> StructType:
 
 
 def nullable_fields(fields: StructType) -> StructType:
-    """Return the same fields, all nullable."""
+    """Return the same fields as nullable fields."""
     return StructType([StructField(field.name, field.dataType) for field in fields.fields])

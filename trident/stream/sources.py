@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SourceVerbs(Drawable):
-    """Verbs of a topology that begin a stream, or name a state that another topology writes."""
+    """Verbs of a topology that begin a stream, or name a state to read."""
 
     _register: Register
 
@@ -46,15 +46,15 @@ class SourceVerbs(Drawable):
             The source: a spout of `trident.spouts`, or your object that extends one of the contracts.
         formerly : str, optional
             The name that this stream had in earlier programs; the stream continues at the position of the stream of
-            that name. The argument may stay in the code: it has no effect once a batch was frozen under `name`. Remove
+            that name. It may remain in the code: it has no effect once a batch was frozen under `name`. Remove
             the argument before another stream of this topology gets the former name. The start is refused if the log
             knows both names from earlier programs; two streams cannot have the same former name.
         anew : bool
-            Let the stream begin at the start of its source, if the start would otherwise be refused because the
-            position is not clear: the log knows another kind of source under the stream's name, or streams of other
-            names disappear in the same start. Remove `anew` after the first start. If the log knows the stream with
-            this source, the stream continues, and a warning says that `anew` has no effect; but after the next renaming
-            the source would be read again.
+            Let the stream begin at the beginning of its source, if the start would otherwise be refused because its
+            position is ambiguous: the log has another kind of source under this name, or streams of other names
+            disappear in the same start. Remove `anew` after the first start. If the log already has the stream with
+            this source, the stream continues, with a warning that `anew` has no effect; but the next rename would read
+            the source again.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class SourceVerbs(Drawable):
         node, step = self._source("newStream", name, spout, formerly, anew)
         if streams := streams_of(node):
             listed = ", ".join(each for each, _ in streams)
-            raise step.wrong(f"the spout declares several streams ({listed}); write newStreams(name, spout)")
+            raise step.wrong(f"the spout declares several streams ({listed}); call newStreams(name, spout)")
         self._register.add(name, node)
         return Stream(self._register, node, name)
 
@@ -80,7 +80,7 @@ class SourceVerbs(Drawable):
     ) -> SplitStreams[Stream]:
         """Begin the named streams of one spout: a RichSpout with a dict as `outputFields`.
 
-        The streams belong to one source: a batch has the tuples of all of them, and a message is acknowledged once its
+        The streams belong to one source: a batch has the tuples of all of them, and a message is acknowledged when its
         tuples on all streams are durable. Meaning: ``OutputFieldsDeclarer.declareStream`` of Storm.
 
         Parameters
@@ -113,8 +113,8 @@ class SourceVerbs(Drawable):
         node, step = self._source("newStreams", name, spout, formerly, anew)
         if not streams_of(node):
             raise step.wrong(
-                "the spout declares one stream; write newStream(name, spout), or in the spout outputFields = "
-                "{'orders': 'id long', 'errors': 'line string'}"
+                "the spout declares one stream; call newStream(name, spout), or declare several in the spout: "
+                "outputFields = {'orders': 'id long', 'errors': 'line string'}"
             )
         streams = declared_streams(spout.outputFields, step, "outputFields = {'name': 'field type, ...'}")
         self._register.add(name, node)
@@ -123,11 +123,11 @@ class SourceVerbs(Drawable):
     def _source(
         self, verb: str, name: str, spout: "Spout | UserContract", formerly: str | None, anew: bool
     ) -> tuple[SpoutSource, Step]:
-        """Read a call that begins with a spout. Return its node, which is not yet added to the plan."""
+        """Read the arguments of a call that begins with a spout. Return its node, which is not yet in the plan."""
         self._register.begin_call()
         step = Step(f"{name}/0:{verb}" if isinstance(name, str) else verb, caller(verb))
         if isinstance(spout, str) and not isinstance(name, str):
-            raise step.wrong(f"give the name {spout!r} first; write {verb}(name, spout)")
+            raise step.wrong(f"expected the name before {spout!r}; write {verb}(name, spout)")
         self._check_name("a stream", name, self._register.streams, step)
         label = f"{name}/0:{verb}({type(spout).__name__})"
         try:
@@ -139,9 +139,9 @@ class SourceVerbs(Drawable):
         return SpoutSource(name, adapted, formerly, anew, step=label, site=step.called, schema=adapted.schema), step
 
     def newDRPCStream(self, function: str, arguments: OutputsLike = "args string") -> Stream:
-        """Begin a stream of the requests to a DRPC function. The arguments of a request are one tuple.
+        """Begin a stream of the requests to a DRPC function. A request's arguments are one tuple.
 
-        The function's answer consists of the output of the stream's last step, which no other step reads. Meaning:
+        The answer is the output of the stream's last step. Meaning:
         ``org.apache.storm.trident.TridentTopology.newDRPCStream``.
 
         >>> from trident import TridentTopology
@@ -171,8 +171,8 @@ class SourceVerbs(Drawable):
         """Name a state that this topology reads and never writes: another topology's state, or your data.
 
         A read of another topology's state shows only whole batches of that topology. If a batch of this topology is
-        tried again, the new attempt may see a later batch of the other topology.
-        Meaning: ``org.apache.storm.trident.TridentTopology.newStaticState``.
+        retried, the new attempt may see a later batch of the other topology. Meaning:
+        ``org.apache.storm.trident.TridentTopology.newStaticState``.
 
         Parameters
         ----------

@@ -40,8 +40,8 @@ class SplitVerbs(StreamBase[StreamT]):
         """Replace every tuple by any number of tuples in named streams, each stream with separate fields.
 
         The function runs once for every tuple, even if several of the streams are used. A sent tuple has only the
-        values that the function sends; to keep a field of the input tuple, send its value along. Streams of changes
-        are split row by row, and each tuple keeps its kind. Trident has no counterpart (STORM-68 asked for one).
+        values that the function sends; to keep a field of the input tuple, send its value, too. Streams of changes are
+        split row by row, and each tuple keeps its kind. Trident has no counterpart (STORM-68 asked for one).
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class SplitVerbs(StreamBase[StreamT]):
         carried = (CHANGE,) if self._changes else ()
         for name, fields in declared:
             if any(field.lower() in carried for field in fields.names):
-                raise step.wrong(f"stream {name!r}: {CHANGE!r} holds the kind of each change, and goes along by itself")
+                raise step.wrong(f"stream {name!r}: remove {CHANGE!r}: the kind of each change is added automatically")
         schema = StructType([*split_schema(declared).fields, *select(self.schema, carried).fields])
         node = nodes.Split(self._node, inputs, operation, declared, carried, **step.gives(schema))
         self._register.add(self._label, node)
@@ -152,7 +152,7 @@ class SplitStreams(Drawable, Generic[StreamT]):
         return map(self.__getitem__, self.names)
 
     def _part(self, name: str) -> StreamT:
-        """Make the stream `name` with its node, at its first use. An unused stream never runs."""
+        """Create the stream `name` with its node, at its first use. An unused stream never runs."""
         register, number, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
         schema, step = self._streams[number][1], register.label(label, name)
         carried = self._node.carried if isinstance(self._node, nodes.Split) else ()
@@ -178,12 +178,12 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
     step = call.step
     operation, returns = read_operation(call.operation, step, tuples=call.inputs is None)
     if operation.call.native:
-        raise step.wrong("it is a Spark function; give a Python function, which can send tuples to streams")
+        raise step.wrong("it is a Spark function; use a Python function, which can send tuples to streams")
     if operation.call.pandas:
         problem = "it is a function of pandas objects, but the streams are chosen for each tuple"
-        raise step.wrong(f"{problem}: give a function of values, or a filter for each stream")
+        raise step.wrong(f"{problem}: use a function of values, or a filter for each stream")
     if operation.call is Call.FILTER:
-        raise step.wrong("it is a Filter; give a function or a Function, which can send tuples to streams")
+        raise step.wrong("it is a Filter; use a function or a Function, which can send tuples to streams")
     if returns.nothing:
         raise step.error(TypeDeclarationError, "it is annotated to return None, so it sends no tuple")
     check_arguments(operation, inputs, step)
@@ -191,21 +191,21 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
 
 
 def declared_streams(streams: object, step: Step, usage: str) -> tuple[tuple[str, StructType], ...]:
-    """Return the declared streams with their fields. Raises an error for a wrong declaration."""
+    """Return the declared streams with their fields. Raises an error for an invalid declaration."""
     if not isinstance(streams, Mapping) or not streams:
         problem = (
             "name the streams" if not streams else (f"expected streams as a dict of names and fields, not {streams!r}")
         )
         raise step.wrong(f"{problem}; write {usage}")
     if len(streams) > _MOST:
-        raise step.wrong(f"at most {_MOST} streams can be named, not {len(streams)}")
+        raise step.wrong(f"{len(streams)} streams: expected at most {_MOST}")
     return tuple((_checked(name, step), _typed(name, fields, step)) for name, fields in streams.items())
 
 
 def _checked(name: object, step: Step) -> str:
     stream = name_of("a stream", name, step)
     if hasattr(SplitStreams, stream):
-        raise step.wrong(f"{stream!r} is an attribute of the collection of streams: choose another name")
+        raise step.wrong(f"{stream!r} is an attribute of the object that holds the streams: choose another name")
     return stream
 
 

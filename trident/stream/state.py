@@ -48,9 +48,9 @@ class StateBase(Drawable, Generic[StreamT]):
     def newValuesStream(self, everyChange: bool = False) -> StreamT:
         """Return the new values of each batch as a stream: one tuple for each key that the batch changed.
 
-        A key's new value replaces its former one. So a later aggregate over all batches that would count a key again at
-        each change, such as Count or Sum, is refused, unless `everyChange` declares that it counts changes. The results
-        of windows, and the tuples of updaters, are final.
+        A key's new value replaces its previous one. So a later aggregate over all batches that would count a key again
+        at each change, such as Count or Sum, is refused, unless `everyChange` declares that it counts changes. The
+        results of windows, and the tuples of updaters, are final.
 
         For a state of `partitionPersist` the stream has the tuples that the updater emits. Raises TopologyError for an
         updater that declares no output fields, for a watermark, and for a static state.
@@ -73,7 +73,7 @@ class StateBase(Drawable, Generic[StreamT]):
         return self._stream_type(self._register, node, self._label)
 
     def _of_changes(self, node: nodes.Node) -> Any:
-        """Return the stream of changes that `node` outputs."""
+        """Return the stream of changes that `node` emits."""
         raise NotImplementedError
 
     def _new_values(self) -> nodes.Node:
@@ -85,8 +85,8 @@ class StateBase(Drawable, Generic[StreamT]):
             raise step.wrong(f"state {self.name!r} is {new_values}")
         if not node.outputs.fields:
             raise step.wrong(
-                f"the updater of state {self.name!r} declares no fields that it emits: give partitionPersist "
-                f"({node.site.location}) outputFields, such as 'word string'"
+                f"the updater of state {self.name!r} declares no output fields: pass outputFields to partitionPersist "
+                f"({node.site.location}), such as 'word string'"
             )
         emitted = self._register.emitted.get(node)
         if emitted is None:
@@ -110,7 +110,7 @@ class StateBase(Drawable, Generic[StreamT]):
         def __getattr__(self, name: str) -> NoReturn:
             if not name.startswith("_") and hasattr(self._stream_type, name) and name not in names_elsewhere.STATE:
                 message = (
-                    f"'TridentState' has no verb {name!r}; the stream of its new values has it: newValuesStream()."
+                    f"'TridentState' has no verb {name!r}; call it on the stream of new values: newValuesStream()."
                 )
                 message += name
             else:

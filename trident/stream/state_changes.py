@@ -1,4 +1,4 @@
-"""The changes of a state, with the values before and after each batch, and the join of two tables."""
+"""The changes of a state with values before and after each batch, and the join of two tables."""
 
 from typing import Any, Generic, cast
 
@@ -11,16 +11,16 @@ from trident.stream.table_joins import joined
 
 
 class StateChangesVerbs(Generic[StreamT]):
-    """The verbs of a state that give changes."""
+    """Verbs of a state that return changes."""
 
     __slots__ = ()
 
     def changes(self) -> StreamT:
-        """Return the changes of each batch as a stream of changes: the values before the batch and after it.
+        """Return a stream of each batch's changes: the values before the batch and after it.
 
         For each key that the batch changed: ``insert`` if the key is new, ``delete`` if it left the state, otherwise
-        ``update_preimage`` with the value before, and ``update_postimage`` with the value after. A key with the same
-        value as before gives nothing. Values come as queries see them: the mean, for `Average`. A later aggregate over
+        ``update_preimage`` with the value before, and ``update_postimage`` with the value after. A key whose value
+        stays the same gives nothing. Values are as queries see them: the mean, for `Average`. A later aggregate over
         the changes is exact; one over `newValuesStream` would count a key again at each change.
 
         >>> from trident import Count, TridentTopology
@@ -42,11 +42,11 @@ class StateChangesVerbs(Generic[StreamT]):
         joinType: str = "inner",
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """Return the changes of the join of two tables: what each batch adds to it and takes away.
+        """Return the changes of the join of two tables: the rows that each batch adds and removes.
 
-        Both states are from `persistentAggregate` or `toTable`. A change of either side changes the joined rows,
-        exactly once: ``toTable`` of the result, by the key of this table, holds the join of the two tables as they are
-        now. `joinTable` joins tuples with a table as it was when they came. Meaning:
+        Both states are from `persistentAggregate` or `toTable`. A change on either side changes the joined rows,
+        exactly once: ``toTable`` of the result, by the key of this table, holds the current join of both tables.
+        `joinTable` instead joins each tuple with the table as it was when the tuple came. Meaning:
         ``org.apache.kafka.streams.kstream.KTable.join`` (and ``leftJoin``), by key and by foreign key, but with both
         images of each change.
 
@@ -56,13 +56,13 @@ class StateChangesVerbs(Generic[StreamT]):
             The table whose values are appended to those of this one.
         keys : str or list of str, optional
             The fields of this table that hold the key of a row in `other`, in the order of the key fields of `other`.
-            A row with a null in one of these fields has no partner. An index of these fields is kept in a state of its
-            own, ``<this table>.by.<fields>``. Omitted: rows with equal keys are joined.
+            A row with a null in one of these fields has no partner. An index of these fields is kept in a separate
+            state, ``<this table>.by.<fields>``. Omitted: rows with equal keys are joined.
         joinType : str
             "inner" (default): rows that have a partner. "left": all rows of this table; the fields of `other` are null
             if a row has no partner.
         outputFields : str or list of str, optional
-            Names for the fields of `other`. Needed if this table has a field of the same name.
+            Names for the fields of `other`. Required if this table has a field of the same name.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The states that verbs declare: checks of the call, the state's factory and name, and its watermark."""
+"""Descriptions of the states that verbs declare: factory, name and watermark, checked at the call."""
 
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -24,9 +24,9 @@ WriterT = TypeVar("WriterT", nodes.PersistentAggregate | nodes.PersistentReduce,
 
 
 def check_no_requests(source: nodes.Node, step: Step) -> None:
-    """Raise an error if a state would be updated with the tuples of DRPC requests."""
+    """Raise an error if tuples of DRPC requests would update a state."""
     if rules.is_request(source):
-        raise step.wrong("DRPC requests update no state; they read states with stateQuery")
+        raise step.wrong("DRPC requests cannot update a state; they read states with stateQuery")
 
 
 def factory_or_memory(factory: object, step: Step, usage: str) -> Any:
@@ -39,7 +39,7 @@ def factory_or_memory(factory: object, step: Step, usage: str) -> Any:
 def state_spec(
     register: Register, name: str | None, factory: StateFactory, step: Step, default: str | None = None
 ) -> nodes.StateSpec:
-    """Return the description of a state with the name `name`, or `default` if `name` is None.
+    """Return the description of a state named `name`, or `default` if `name` is None.
 
     Raises DuplicateNameError if the topology has a state of this name, and TopologyError for an invalid name.
     """
@@ -49,28 +49,28 @@ def state_spec(
 
 
 def _at_least_once(factory: StateFactory, step: Step) -> Any:
-    """Return a nonTransactional factory made from `factory`. Raises TopologyError if that is not possible."""
+    """Return a nonTransactional factory made from `factory`. Raises TopologyError if that is impossible."""
     try:
         return replace(factory, kind=StateKind.NON_TRANSACTIONAL)  # type: ignore[type-var]
     except (TypeError, ValueError) as error:
         raise step.wrong(
-            f"guarantee='at-least-once' makes every state nonTransactional, but {brief(factory)} cannot be that: "
+            f"guarantee='at-least-once' makes every state nonTransactional, which {brief(factory)} does not support: "
             f"{error}"
         ) from None
 
 
 def with_past(node: WriterT, evolve: object, initialState: object, backfill: object, step: Step) -> WriterT:
-    """Return the step `node` with the former shapes and the first content of its state, as its verb declares them.
+    """Return the step `node` with the former shapes and the initial content of its state, as the verb declares them.
 
-    Raises TopologyError if values of a former shape cannot become values of the state, or if the tuples that its
-    streams had before cannot be read again.
+    Raises TopologyError if values of a former shape cannot become values of the state, or if earlier tuples of its
+    streams cannot be read again.
     """
     if evolve is None and initialState is None and backfill is False:
         return node
     if node.state.factory.kind is StateKind.NON_TRANSACTIONAL:
         raise step.wrong(
-            f"{_past_of(initialState, backfill)}= needs an opaque or transactional state: after a "
-            f"crash all values are written again, and a nonTransactional state would add them twice"
+            f"{_past_of(initialState, backfill)}= needs an opaque or transactional state: after a crash all values "
+            "are written again, and a nonTransactional state would add them twice"
         )
     initial = None if initialState is None else read_initial(initialState, step)
     node = replace(node, state=replace(node.state, evolve=read_evolutions(evolve, step), initial=initial))
@@ -79,7 +79,7 @@ def with_past(node: WriterT, evolve: object, initialState: object, backfill: obj
 
 
 def _past_of(initialState: object, backfill: object) -> str:
-    """Return the name of the argument that gives a state a past."""
+    """Return the name of the argument that gives a state its initial content."""
     return "initialState" if initialState is not None else "evolve" if backfill is False else "backfill"
 
 
@@ -92,9 +92,9 @@ def add_watermark(
     kind: DataType,
     step: Step,
 ) -> nodes.Watermark:
-    """Add the step that keeps the watermark of the tuples of `source` in the state `spec`. Return the step.
+    """Add the step that maintains, in the state `spec`, the watermark of the tuples of `source`. Return the step.
 
-    `timing` says how the watermark follows from the tuples; `kind` is the watermark's type.
+    `timing` defines the watermark; `kind` is its type.
     """
     watermark = nodes.Watermark(
         source,

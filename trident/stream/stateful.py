@@ -26,7 +26,7 @@ class StatefulVerbs(PersistVerbs[StreamT, StateT]):
         """
         step = self._register.step(self._label, "late")
         if self._update.watermark is None:
-            raise step.wrong(f"no tuple is late for {self._update.step}, which has no timestampField")
+            raise step.wrong(f"{self._update.step} has no timestampField, so none of its tuples is late")
         return self._new(late_for(self, self._update, self._update.source, step), self._label)
 
     def state(self) -> StateT:
@@ -55,7 +55,7 @@ class StatefulVerbs(PersistVerbs[StreamT, StateT]):
         """
         if self._update.watermark is None:
             step = self._register.step(self._label, "watermark")
-            raise step.wrong(f"{self._update.step} has no timestampField, and so no watermark")
+            raise step.wrong(f"{self._update.step} has no timestampField, so it has no watermark")
         return self._state_of(self._update.watermark)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The verb statefulEach, which calls an operation that keeps values over all batches."""
+"""The verb statefulEach, which calls an operation that keeps state over all batches."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -67,14 +67,14 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         initialState: object = None,
         backfill: bool = False,
     ) -> StatefulT:
-        """Call an operation that keeps values over all batches, and append its results to the tuples.
+        """Call an operation that keeps state over all batches, and append its results to the tuples.
 
         The operation is called once for each tuple, with a `KeyValueState`: ``get(key, default)``, ``put``, ``delete``,
-        ``keys`` and ``items``, and a read sees the puts before it. It runs on the driver, over tuples that are frozen
-        already, one after the other in the batch's order. Its changes and the tuples that it emits are frozen before
-        any of them is written, so each batch changes the state once, whatever fails, and all states of a batch group
-        are as of one txid. Any other effect of the operation may happen again. Meaning: Storm's ``IStatefulBolt`` and
-        JStorm's ``ITransactionStatefulBoltExecutor``, but exactly-once. Storm's Trident has no such verb.
+        ``keys`` and ``items``, and a read sees the puts before it. It runs on the driver, over tuples that are already
+        frozen, one by one in the batch's order. Its changes and the tuples that it emits are frozen before any of them
+        is written, so each batch changes the state once, whatever fails, and all states of a batch group are as of one
+        txid. Any other effect of the operation may happen again. Meaning: Storm's ``IStatefulBolt`` and JStorm's
+        ``ITransactionStatefulBoltExecutor``, but exactly-once. Storm's Trident has no such verb.
 
         Parameters
         ----------
@@ -103,19 +103,19 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         lateness : str, number of seconds or timedelta, optional
             The distance of the watermark from the latest time so far. Omitted: 0. No tuple is dropped as late.
         idleAfter : str, number of seconds or timedelta, optional
-            If the stream has no tuple for so long, the watermark continues with the time of the batches, as if tuples
-            went on to come with the delay of the last ones. Omitted: only tuples move it.
+            If the stream has no tuple for this long, the watermark advances with the time of the batches, as if tuples
+            kept arriving with the delay of the last ones. Omitted: only tuples advance it.
         maxTimersPerBatch : int
-            How many timers fire in one batch at most. The others fire in the batches that follow at once.
+            The most timers that fire in one batch. The others fire in the batches that follow immediately.
         name : str
             The state's name, its identity over restarts.
         evolve : Evolution or list of Evolution, optional
             The former shapes of the values from which a start may continue; see `Evolution`.
         initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
-            The content with which a new state begins, as of before its first batch; see `InitialState`.
+            The initial content of a new state, before its first batch; see `InitialState`.
         backfill : bool
-            True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
-            read again from the beginning of their sources. Default: it begins with the next batch.
+            True: a new state on existing streams first processes their earlier tuples, which are read again from the
+            beginning of their sources. Default: it begins with the next batch.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """The arguments of a call that describe the clock of timers, and how many of them fire in one batch."""
+    """The arguments of a call that define the clock of its timers, and the most timers of a batch."""
 
     timestampField: object
     lateness: Any
@@ -185,16 +185,16 @@ class _Clock:
     most: object
 
     def timers(self, operation: Operation | None, value: DataType, step: Step) -> Timers | None:
-        """Return the timers of a step; None if it has no function for timers."""
+        """Return the timers of a step; None if it has no timer function."""
         spans = {"lateness": self.lateness, "idleAfter": self.idleAfter}
         if operation is None:
             for argument, given in {"timestampField": self.timestampField, **spans}.items():
                 if given is not None:
-                    raise step.wrong(f"{argument}= needs timers: give an object a method onTimer, or onTimer=")
+                    raise step.wrong(f"{argument}= needs timers: pass an object with a method onTimer, or onTimer=")
             return None
         for argument, given in spans.items():
             if self.timestampField is None and given is not None:
-                raise step.wrong(f"{argument}= is a span of event time: give timestampField= too")
+                raise step.wrong(f"{argument}= is a span of event time: also pass timestampField=")
         most = check_whole_number("maxTimersPerBatch", self.most, error=step.wrong)
         lateness = 0 if self.lateness is None else self.lateness
         config = None if self.timestampField is None else EventTime(self.timestampField, lateness, step, self.idleAfter)
@@ -204,9 +204,11 @@ class _Clock:
 def _watermark(
     stream: StreamBase[Any], timers: Timers, spec: nodes.StateSpec, factory: Any, step: Step
 ) -> nodes.Watermark | None:
-    """Add the watermark of timers by event time; None for timers by the time of the batch."""
+    """Add the watermark of event-time timers; None for timers by batch time."""
     if ttl_of_factory(factory) is not None:
-        raise step.wrong(f"{brief(factory)} has ttlSecs, and a timer must not expire: let onTimer delete values")
+        raise step.wrong(
+            f"{brief(factory)} has ttlSecs, but a timer must not expire: remove ttlSecs, and delete values in onTimer"
+        )
     if timers.config is None:
         return None
     kind = time_field(stream.schema, timers.config.timestampField, step)
@@ -215,14 +217,14 @@ def _watermark(
 
 
 def _check_own_object(stateful: Stateful, states: Iterable[nodes.StateWriter], step: Step) -> None:
-    """Refuse an object that another step calls: it would find the values of one step in its calls for the other."""
+    """Refuse an object that another step already uses: it would mix the state of both steps."""
     target = stateful.operation.target
     for state in () if stateful.operation.call is Call.TUPLE else states:
         other = getattr(getattr(state, "updating", None), "operation", None)
         if other is not None and other.target is target:
             raise step.wrong(
-                f"{brief(target)} keeps the values of state {state.state.name!r} already ({state.site.location}), and "
-                f"would mix them with those of this step: give this step an object of its own"
+                f"{brief(target)} already keeps the values of state {state.state.name!r} ({state.site.location}), and "
+                "would mix them with those of this step: create a separate object for this step"
             )
 
 
@@ -240,7 +242,7 @@ def _held(
         for argument, value in given.items():
             if value is not None:
                 raise step.wrong(
-                    f"{argument} {value!r} needs an operation over a KeyValueState; the state of a "
+                    f"{argument} {value!r} applies to an operation over a KeyValueState; the state of a "
                     f"TransactionOperation is one value, its checkpoint; write {_USAGE}"
                 )
         return StructType([]), _CHECKPOINT
@@ -248,12 +250,12 @@ def _held(
         if keyFields is not None:
             raise step.wrong(
                 f"keyFields {keyFields!r} cannot be given for a grouped stream, whose key is its group fields "
-                f"({', '.join(group)}): omit one of the two"
+                f"({', '.join(group)}): remove one of the two"
             )
         keyFields = select(stream.schema, group)
     target = stateful.operation.target
     keys, value = held_fields(target, stream.schema, keyFields, valueType, _USAGE, step)
     if not keys.fields:
-        raise step.wrong(f"the state needs a key: give keyFields='word', or group the stream; write {_USAGE}")
+        raise step.wrong(f"the state needs a key: pass keyFields='word', or group the stream; write {_USAGE}")
     rules.check_comparable(keys, step)
     return keys, value

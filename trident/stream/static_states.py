@@ -18,32 +18,32 @@ def static_factory(
 
     `number` counts the static states before this one: without `name`, the name is ``static<number + 1>``. Raises
     TopologyError if `source` does not describe a static state, if its store is another driver's memory, or if `name`
-    and `topology` do not fit `source`.
+    or `topology` contradicts `source`.
     """
     if isinstance(source, Mapping) or _reads(source):
         if topology is not None:
-            raise step.wrong(f"{brief(source)} is not the state of a topology: omit topology={topology!r}")
+            raise step.wrong(f"{brief(source)} is not the state of a topology: remove topology={topology!r}")
         return StaticMapState(source), name or f"static{number + 1}"  # type: ignore[return-value]
     if not is_factory(source):
         raise step.wrong(
-            f"{brief(source)} is not a state to read: give the factory with which its topology writes it, such as "
+            f"{brief(source)} is not a readable state: pass the factory with which its topology writes it, such as "
             f"RedisMapState.opaque(url), a dict, or an object with multiGet(keys) or get(); write {STATIC_USAGE}"
         )
     if source.survives != "server":  # type: ignore[attr-defined]
         raise step.wrong(
-            f"{source!r} is in the memory of the driver that writes it, where no other topology can read it: keep the "
+            f"{source!r} is in the memory of the driver that writes it, and no other topology can read it: keep the "
             "state in Redis, or read it in the topology that writes it"
         )
     if name is None or topology is None:
         raise step.wrong(
-            f"the state in {source!r} is not identified: give name=, the state's name, and topology=, the name of "
-            f"the topology that writes it"
+            f"the state in {source!r} is not identified: pass name=, the state's name, and topology=, the name of the "
+            "topology that writes it"
         )
     return source, name  # type: ignore[return-value]
 
 
 def _reads(source: object) -> bool:
-    """Return whether `source` is a read-only state that the user wrote: an object with ``multiGet`` or ``get``."""
+    """Return whether `source` is a user's read-only state: an object with ``multiGet`` or ``get``."""
     if isinstance(source, type) or hasattr(source, "open"):
         return False
     return callable(getattr(source, "multiGet", None)) or callable(getattr(source, "get", None))

@@ -1,4 +1,4 @@
-"""The classes of streams and states, composed of families of verbs.
+"""The classes of streams and states, assembled from families of verbs.
 
 The verbs of each of the four classes return objects of the others, so only this module knows all four. A family of
 verbs has a separate file and names the classes by type parameters: ``StreamT`` in that file is `Stream`.
@@ -67,7 +67,7 @@ class Stream(
     AsChangesVerbs["Stream", "ChangeStream"],
     AsUpsertsVerbs["Stream", "UpsertStream"],
 ):
-    """A description of the steps that every batch takes, begun by `TridentTopology.newStream`.
+    """A description of the steps of every batch, begun by `TridentTopology.newStream`.
 
     It is immutable: each verb returns a new stream, and a stream may be used several times. Nothing runs before
     `TridentTopology.start`. Meaning: ``org.apache.storm.trident.Stream``.
@@ -165,7 +165,7 @@ class ChangeStream(
     SplitVerbs["ChangeStream"],
     PreviewVerbs["ChangeStream"],
 ):
-    """A stream of changes: each tuple adds a row or takes one away. `asChanges` and `changes` of a state return it.
+    """A stream of changes: each tuple adds or removes a row. `asChanges` and `changes` of a state return it.
 
     Its last field is ``_change_type``. Verbs that work row by row keep it; the others are refused.
     """
@@ -191,7 +191,7 @@ class ChangeStream(
 
 
 class EarlyStream(WindowedVerbs[Stream, "TridentState"], ChangeStream):
-    """The changes of the results of windows, returned by `window` with ``emit="changes"``.
+    """The changes of window results, returned by `window` with ``emit="changes"``.
 
     It also has `late`, `state` and `watermark`.
     """
@@ -209,8 +209,8 @@ class EarlyStream(WindowedVerbs[Stream, "TridentState"], ChangeStream):
 class UpsertStream(UpsertVerbs["UpsertStream", "TridentState", Stream], PreviewVerbs["UpsertStream"]):
     """A stream of upserts: each tuple is the latest row of its key, or deletes the key. `asUpserts` returns it.
 
-    Its last field is ``_change_type``. A row that is replaced or deleted comes without its values, which only a table
-    knows: `toTable` keeps the rows, and `changes` of the table is a stream of changes.
+    Its last field is ``_change_type``. A replaced or deleted row comes without its values. `toTable` keeps the rows;
+    `changes` of that table has the values, too.
     """
 
     __slots__ = ()
@@ -228,7 +228,7 @@ class UpsertStream(UpsertVerbs["UpsertStream", "TridentState", Stream], PreviewV
 
 
 class GroupedChanges(GroupedChangeVerbs[ChangeStream, "TridentState"]):
-    """Changes in groups, returned by `groupBy` of a stream of changes."""
+    """A grouped stream of changes, returned by `groupBy` of a stream of changes."""
 
     __slots__ = ()
 

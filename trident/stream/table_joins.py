@@ -1,4 +1,4 @@
-"""The join of two tables, by key and by foreign key, as a stream of its changes."""
+"""The join of two tables by key or foreign key, as a stream of its changes."""
 
 from typing import Any
 
@@ -19,17 +19,17 @@ _TYPES = ("inner", "left")
 def joined(
     state: StateBase[Any], other: object, fields: FieldsLike | None, joinType: object, outputFields: OutputsLike | None
 ) -> nodes.Node:
-    """Add the steps that give the changes of the join of two tables, and return the last one."""
+    """Add the steps that compute the changes of the join of two tables, and return the last one."""
     step = state._register.step(state._label, "join")
     if not isinstance(other, StateBase):
-        raise step.wrong(f"{other!r} is not a state of this topology; toTable(keyFields) makes a stream a table")
+        raise step.wrong(f"{other!r} is not a state of this topology; make one of a stream with toTable(keyFields)")
     if other._register is not state._register:
         raise step.wrong(f"state {other.name!r} {state._register.why_foreign(other._register)}")
     if joinType not in _TYPES:
         raise step.wrong(f"joinType={joinType!r}: expected 'inner' or 'left'; for a right join write other.join(this)")
     keys, theirs = keys_of(state._node), keys_of(other._node)
     if not keys.names:
-        raise step.wrong(f"state {state.name!r} has no key fields, so there is nothing to join by")
+        raise step.wrong(f"state {state.name!r} has no key fields to join by")
     left, right = fields_of_values(state, step), fields_of_values(other, step)
     rows = rules.appended(keys, left, step, of="the key")
     refers = tuple(keys.names) if fields is None else rules.known_fields(rows, fields, step)

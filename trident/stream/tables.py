@@ -1,4 +1,4 @@
-"""The verbs toTable and joinTable: a stream as a table of its latest values, and the join of a stream with a table."""
+"""The verbs toTable (a stream's latest values as a table) and joinTable (a stream joined with a table)."""
 
 from collections.abc import Sequence
 from typing import Any, Generic
@@ -72,20 +72,20 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         valueFields : str or list of str, optional
             The fields to keep. Omitted: all other fields. The state's value is the struct ``latest`` of them.
         orderBy : str, optional
-            A field that is kept, such as the event time: a tuple that is less by it than the stored row does not
-            replace the row, in whichever order the tuples come, and is not in `newValuesStream`. Of equal ones the last
-            tuple counts; a null is the least value. Omitted: the order of the tuples alone.
+            One of the kept fields, such as the event time: a tuple with a lesser value than the stored row does not
+            replace the row, whatever the order of the tuples, and is not in `newValuesStream`. Of equal values the
+            last tuple wins; null is the least value. Omitted: the last tuple wins.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.latest`` if omitted.
         evolve : Evolution or list of Evolution, optional
             The former shapes of the values from which a start may continue; see `Evolution`.
         initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
-            The content with which a new state begins, as of before its first batch; see `InitialState`.
+            The initial content of a new state, before its first batch; see `InitialState`.
         backfill : bool
-            True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
-            read again from the beginning of their sources. Default: it begins with the next batch.
+            True: a new state on existing streams first processes their earlier tuples, which are read again from the
+            beginning of their sources. Default: it begins with the next batch.
         index : str or list, optional
-            A field of the rows by which they are found: ``index="city"``; see `persistentAggregate`.
+            A field by which rows can be found: ``index="city"``; see `persistentAggregate`.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
     ) -> StreamT:
         """Append to every tuple the value of its key in a state.
 
-        A batch sees the state as the batch before left it, a DRPC request as of the last committed batch. A later
+        A batch sees the state as of the previous batch, a DRPC request as of the last committed batch. A later
         change of the state does not change tuples that were emitted before. To join two streams by time, use
         `intervalJoin`; see `docs/decisions/0020`. Meaning: ``org.apache.kafka.streams.kstream.KStream.join`` (and
         ``leftJoin``) with a KTable; in Trident a `stateQuery` with MapGet.
@@ -125,12 +125,12 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             A table that `toTable` made, or any other state of this topology with key fields. A value that is a struct
             is appended as its fields, any other value as one field.
         keys : str or list of str, optional
-            The fields to look up by: as many as the state has keys, of their types. Omitted: the fields with the names
-            of the state's keys.
+            The fields to look up by: as many as the state has key fields, of the same types. Omitted: the fields with
+            the names of the state's keys.
         joinType : str
             "inner" (default): a tuple with a key that the state does not hold is dropped. "left": such a tuple is kept,
             and the new fields are null. A table that a stream fills is empty in the first batch, so "inner" drops the
-            first tuples; ``toTable(initialState=)`` gives the table its rows before.
+            first tuples; ``toTable(initialState=)`` fills the table beforehand.
         outputFields : str or list of str, optional
             Names for the new fields. Needed if the stream has a field of the same name.
 
@@ -146,7 +146,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         """
         step = self._step("joinTable")
         if not isinstance(state, StateBase):
-            hint = "; stream.toTable(keyFields) makes it a table" if isinstance(state, StreamBase) else ""
+            hint = "; make a table of a stream with stream.toTable(keyFields)" if isinstance(state, StreamBase) else ""
             raise step.wrong(f"{brief(state)} is not a state of this topology{hint}; write {_JOIN}")
         if state._register is not self._register:
             raise step.wrong(f"state {state.name!r} {self._register.why_foreign(state._register)}")
@@ -182,17 +182,17 @@ def add_table(
     of_upserts: bool = False,
     orderBy: object = None,
 ) -> nodes.PartitionPersist:
-    """Add the step that keeps the latest tuple of each key. `change` is the field with the kind of a change.
+    """Add the step that keeps the latest tuple of each key. `change` names the field of the change kind.
 
-    A stream `of_upserts` has only the key of a row that goes, so a null in the key fails its batch.
+    A stream of upserts (`of_upserts`) has only the key of a deleted row, so a null in the key fails its batch.
     """
     step = stream._step("toTable")
     check_no_requests(stream._node, step)
     if is_factory(keyFields):
-        raise step.wrong(f"{brief(keyFields)} is given instead of keyFields; write {_TABLE}")
+        raise step.wrong(f"{brief(keyFields)} is in the position of keyFields; write {_TABLE}")
     keys = rules.chosen(stream.schema, stream._inputs(keyFields, step), step)
     if change in keys.names:
-        raise step.wrong(f"{change!r} holds the kind of each change, and is not a key")
+        raise step.wrong(f"{change!r} holds the kind of each change and cannot be part of the key")
     step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
     of_states = consolidated(stream._node)
     if change is not None and not of_states:
@@ -218,17 +218,19 @@ def add_table(
 
 
 def _order(orderBy: object, keys: StructType, values: StructType, step: Step) -> str:
-    """Return the checked field by which a table's rows are ordered: one of its values."""
+    """Return the field by which a table orders its rows, after checking that it is one of the values."""
     if not isinstance(orderBy, str):
         raise step.wrong(f"orderBy={brief(orderBy)}: expected the name of one field, such as 'at'")
     if orderBy in keys.names:
-        raise step.wrong(f"orderBy={orderBy!r} is a field of the key, so all rows of a key are equal by it")
+        raise step.wrong(
+            f"orderBy={orderBy!r} is a key field, so all rows of a key have the same value; order by a value field"
+        )
     if orderBy not in values.names:
         near = did_you_mean(orderBy, values.names)
         raise step.error(
             FieldNotFoundError,
-            f"orderBy={orderBy!r} is not among the fields that the table keeps ({ddl(values)}){near}; it is compared "
-            f"with the stored row, so add it to valueFields",
+            f"orderBy={orderBy!r} is not among the fields that the table keeps ({ddl(values)}){near}; rows are "
+            "compared by it, so add it to valueFields",
         )
     check_ordered(values[orderBy], "; order by another field", step)
     return orderBy
@@ -243,7 +245,7 @@ def _values(
     left = [name for name in stream.fields if name not in others]
     if not left:
         raise step.wrong(
-            f"({ddl(stream.schema)}) has only the key, so the table would have no value; to find out which keys "
-            f"occurred, write dropDuplicates"
+            f"({ddl(stream.schema)}) has only key fields, so the table would have no value; to collect the distinct "
+            "keys, use dropDuplicates"
         )
     return nullable_fields(select(stream.schema, left))

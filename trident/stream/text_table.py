@@ -5,7 +5,7 @@ from typing import Any
 
 
 def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = 20) -> str:
-    """Return a table of text with `names` above `rows`. Texts longer than `width` characters are cut; 0: no limit.
+    """Return a text table of `rows` with the header `names`. Longer texts are cut to `width` characters; 0: no limit.
 
     >>> print(text_table(["word", "n"], [("dog", 2), (None, 10)]))
     +----+--+

@@ -23,9 +23,9 @@ class TopologyJoinVerbs(Drawable):
     def merge(
         self, *streams: Stream, outputFields: OutputsLike | None = None, sourceField: str | None = None
     ) -> Stream:
-        """Merge the tuples of all these streams, WITHIN ONE BATCH: their spouts share txids from here on.
+        """Merge the tuples of all these streams, WITHIN ONE BATCH: from then on their spouts share txids.
 
-        Fields pair up by position and must have the same types. They get the names of the first stream's fields, or
+        Fields are matched by position and must have the same types. They get the names of the first stream's fields, or
         those in `outputFields`. Without `outputFields`, a field whose name the first stream has at another position is
         refused. Equal tuples are all kept. `sourceField` names one more field, which holds the name of the stream that
         a tuple comes from. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
@@ -61,10 +61,11 @@ class TopologyJoinVerbs(Drawable):
         streams : list of Stream
             Two or more.
         keys : list of fields, one for each stream, or one text for all
-            ``["id", "user_id"]``, ``["a, b", ["c", "d"]]``, ``"id"``. Key fields pair up by position and need equal
-            types.
+            ``["id", "user_id"]``, ``["a, b", ["c", "d"]]``, ``"id"``. Key fields are matched by position and need
+            equal types.
         outputFields : str or list of str, optional
-            Names for the keys, then for every stream's other fields. Needed if two streams have a field of one name.
+            Names for the keys, then for every stream's other fields. Required if two streams have a field of the same
+            name.
         joinType : str or list of JoinType
             "inner" (default); for two streams "left" (the second may lack the key), "right" and "full"; for any number
             a list with `JoinType.INNER` or `JoinType.OUTER` for each stream. If an INNER stream has no tuple with a
@@ -100,7 +101,7 @@ class TopologyJoinVerbs(Drawable):
 
         For plain streams the reducer runs once for every partition of every batch, empty ones included. Tuples stay in
         their partitions; without a `parallelismHint` the whole batch is one partition. For grouped streams the reducer
-        runs once for every group. Each stream has separate group fields, which pair up by position.
+        runs once for every group. Each stream has separate group fields, which are matched by position.
         Meaning: ``org.apache.storm.trident.TridentTopology.multiReduce``.
 
         Parameters

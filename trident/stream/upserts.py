@@ -1,4 +1,4 @@
-"""Streams of upserts: the verb asUpserts, and the verbs of a stream in which a row that goes is only a key."""
+"""Streams of upserts: the verb asUpserts, and the verbs of a stream whose deleted rows consist of the key only."""
 
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
@@ -32,11 +32,11 @@ class AsUpsertsVerbs(EachVerbs[StreamT], Generic[StreamT, UpsertsT]):
     __slots__ = ()
 
     def _of_upserts(self, node: nodes.Node) -> UpsertsT:
-        """Return the stream of upserts that `node` outputs."""
+        """Return the stream of upserts that `node` emits."""
         raise NotImplementedError
 
     def asUpserts(self, valueField: str | Debezium = "value", onError: OnErrorLike = "fail") -> UpsertsT:
-        """Read each tuple as the latest row of its key, or as the deletion of that key, of which no row need be known.
+        """Read each tuple as the latest row of its key, or as the deletion of a key. Earlier rows need not be known.
 
         `toTable` keeps such rows, and `changes` of the table gives them with the values before. Meaning: the source of
         a ``KTable`` of Kafka Streams, which is a compacted topic; the connector ``upsert-kafka`` of Flink.
@@ -44,9 +44,9 @@ class AsUpsertsVerbs(EachVerbs[StreamT], Generic[StreamT, UpsertsT]):
         Parameters
         ----------
         valueField : str or Debezium
-            A field that is null in a tuple that deletes its key, as the value of a tombstone is; it is left out. The
-            other fields were read from the message before. Or a reader of events, ``Debezium("id long, name string")``:
-            it reads the field ``value``, and its fields replace all others.
+            A field that is null in a tuple that deletes its key, such as the value of a tombstone; it is dropped. Read
+            the other fields from the message in an earlier step. Or a reader of events, ``Debezium("id long, name
+            string")``: it reads the field ``value``, and its fields replace all others.
         onError : "fail", "skip", "deadLetter" or DeadLetter
             The treatment of a tuple whose event cannot be read, as in `each`.
 
@@ -91,9 +91,9 @@ class UpsertVerbs(StreamBase[StreamT], Generic[StreamT, StateT, PlainT]):
         name: str | None = None,
         index: IndexLike = None,
     ) -> StateT:
-        """Keep the latest row of each key in a state, as `Stream.toTable`; a deletion removes the key.
+        """Keep the latest row of each key in a state, as `Stream.toTable` does; a deletion removes the key.
 
-        The key must be the one of the source, by which it orders the messages: the last message of a key decides. A
+        The key must be the source's key, by which it orders the messages: the last message of a key wins. A
         null in a key field fails the batch.
 
         >>> from trident import Debezium, TridentTopology
@@ -107,11 +107,11 @@ class UpsertVerbs(StreamBase[StreamT], Generic[StreamT, StateT, PlainT]):
         return with_indexes(self._state_of(table), index)
 
     def toStream(self) -> PlainT:
-        """Return the same tuples as an ordinary stream, in which ``_change_type`` is a field like any other."""
+        """Return the same tuples as an ordinary stream, in which ``_change_type`` is an ordinary field."""
         return self._plain()
 
     def deadLetters(self) -> PlainT:
-        """Return the dead letters of the steps so far, as `Stream.deadLetters`."""
+        """Return the dead letters of the steps so far, as `Stream.deadLetters` does."""
         plain: Any = self._plain()
         letters: PlainT = plain.deadLetters()
         return letters
@@ -122,8 +122,8 @@ class UpsertVerbs(StreamBase[StreamT], Generic[StreamT, StateT, PlainT]):
             message = unknown_verb(self, name, names_elsewhere.STREAM, self.fields)
             if not name.startswith("_") and hasattr(type(self)._plain_type, name):
                 message = (
-                    f"a stream of upserts has no verb {name!r}, since it lacks the values of rows that are replaced or "
-                    f"deleted. Call the verb before asUpserts, or keep the rows with toTable and take the table's "
-                    f"changes(); toStream() gives the tuples with a field {CHANGE!r}"
+                    f"a stream of upserts has no verb {name!r}, because it lacks the values of replaced and deleted "
+                    "rows. Call the verb before asUpserts, or keep the rows with toTable and use the table's "
+                    f"changes(); toStream() returns the tuples with a field {CHANGE!r}"
                 )
             raise AttributeError(message, name=name, obj=self)

@@ -1,4 +1,4 @@
-"""The step that checks the values of tuples for an output or a table, before their batch is frozen."""
+"""The step that checks the values of tuples for an output or a table before their batch is frozen."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ from trident.stream.base import StreamBase, StreamT
 def add_check(
     stream: StreamBase[StreamT], names: Sequence[str], function: ColumnFunction, step: Step, part: str = ".storable"
 ) -> nodes.Node:
-    """Add the step of a function that returns the values of fields unchanged, or raises ValueError, and return it.
+    """Add the step of a function that checks the values of fields and raises ValueError. Return the step.
 
-    So an attempt of the batch fails, and not the commit of a batch that cannot change any more. Without names there is
-    nothing to check. `part` is added to the name of the verb's step.
+    The attempt then fails, instead of the commit of a batch that is already frozen. Without names there is nothing to
+    check. `part` is appended to the name of the verb's step.
     """
     if not names:
         return stream._node

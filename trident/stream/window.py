@@ -38,7 +38,7 @@ WindowedT = TypeVar("WindowedT", bound=StreamBase[Any])
 """The class of the streams that window verbs return: streams of a window's results."""
 
 EarlyT = TypeVar("EarlyT", bound=StreamBase[Any])
-"""The class of the streams of the changes of windows' results, which window verbs return with ``emit="changes"``."""
+"""The class of the streams that window verbs return with ``emit="changes"``: changes of window results."""
 
 _REST = "[stateFactory,] [inputFields,] aggregator, outputFields, name=)"
 _USAGES = {
@@ -54,11 +54,11 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT, EarlyT]):
     __slots__ = ()
 
     def _results(self, node: nodes.Emitted) -> WindowedT:
-        """Return the stream of the window's results that `node` emits."""
+        """Return the stream of the window results that `node` emits."""
         raise NotImplementedError
 
     def _early_results(self, node: nodes.Emitted) -> EarlyT:
-        """Return the stream of the changes of the window's results that `node` emits."""
+        """Return the stream of the changes of window results that `node` emits."""
         raise NotImplementedError
 
     def _windows(self, config: WindowConfig, arguments: "_WindowArguments") -> WindowedT | EarlyT:
@@ -108,10 +108,10 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT, EarlyT]):
         """Aggregate the tuples of each window, which may span several batches.
 
         Open windows are kept in a state of the topology. So they continue after a restart, and a replay changes
-        nothing, because the tuples that enter a window are frozen. A result is emitted in the batch that completes its
-        window. After `groupBy` each group has separate windows. Without it all tuples share one series of windows; but
-        if there are several partitions, each partition has a separate series, except with windows by event time.
-        Meaning: ``org.apache.storm.trident.Stream.window``; its windows in memory are lost at a restart.
+        nothing, because the tuples of a window are frozen. A result is emitted in the batch that completes its window.
+        After `groupBy` each group has separate windows. Otherwise all tuples share one series of windows; but each of
+        several partitions has a separate series, except for windows by event time. Meaning:
+        ``org.apache.storm.trident.Stream.window``; its windows in memory are lost at a restart.
 
         Parameters
         ----------
@@ -134,8 +134,8 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT, EarlyT]):
             The state's name, its identity over restarts; ``<stream>.<first output field>`` if omitted.
         emit : "final" or "changes"
             "changes", for windows by time: the stream has the result so far, as changes. Each batch with tuples of a
-            window gives an ``insert``, an update of two tuples, or a ``delete`` if the result is there no more, as
-            when a session enters another one. All results then begin with the bounds. See the guide, Windows.
+            window gives an ``insert``, an update of two tuples, or a ``delete`` if the result no longer exists, as
+            when two sessions merge. All results then begin with the bounds. See the guide, Windows.
 
         Examples
         --------
@@ -291,8 +291,8 @@ def sliding(length: int | Duration, slide: int | Duration, step: Step) -> Window
     _check_fractions(step, length=length, slide=slide)
     if _counts(length) != _counts(slide):
         raise step.wrong(
-            f"length={length!r} and slide={slide!r}: expected two numbers of tuples, or two durations such as "
-            "'1 minute'"
+            f"length={length!r} and slide={slide!r}: expected two numbers of tuples, or two durations such as '1 "
+            "minute'"
         )
     if _counts(length):
         return SlidingCountWindow(length, slide)  # type: ignore[arg-type]
@@ -300,11 +300,11 @@ def sliding(length: int | Duration, slide: int | Duration, step: Step) -> Window
 
 
 def _check_fractions(step: Step, **sizes: object) -> None:
-    """Refuse a float as a window's size: a whole number counts tuples, and a duration is written with its unit."""
+    """Refuse a float as a window's size: tuples are counted in whole numbers, and a duration needs a unit."""
     for name, value in sizes.items():
         if isinstance(value, float):
             raise step.wrong(
-                f"{name}={value!r}: a whole number counts tuples, and a duration has its unit, '{value:g} seconds'"
+                f"{name}={value!r}: expected a whole number of tuples, or a duration with its unit, '{value:g} seconds'"
             )
 
 
@@ -338,7 +338,7 @@ def windowed(
             f"TumblingEventTimeWindow('1 hour', 'at') or similar; write {usage}"
         )
     if rules.is_request(stream._node):
-        raise step.wrong("DRPC requests cannot fill a window; they read states with stateQuery")
+        raise step.wrong("DRPC requests cannot enter a window; they read states with stateQuery")
     factory, args = arguments.factory, arguments.args
     if factory is None and args and is_factory(args[0]):
         factory, args = args[0], args[1:]
@@ -351,8 +351,8 @@ def windowed(
     kept = microseconds(arguments.keepFor, "keepFor", step, zero=True)
     if isinstance(call.operation, Mapping):
         if arguments.name is None:
-            problem = "windows of several aggregators need a name, their identity over restarts"
-            raise step.wrong(f"{problem}: give them name=; write {usage}")
+            problem = "windows of several aggregators need a name, which identifies their state over restarts"
+            raise step.wrong(f"{problem}: pass name=; write {usage}")
         stream, inputs, aggregation, _ = bundled(stream, group, call, usage)
         windowing = bundle_windowing(config, aggregation, kept)
     else:
@@ -365,31 +365,31 @@ def windowed(
     check_counts_once(stream._node, windowing.aggregator, stream._register.everyChange, step)
     if kept and not windowing.panes:
         raise step.wrong(
-            "keepFor keeps results in the state, but this state has tuples: use a CombinerAggregator and a time "
-            "window, or store the results in a state with persistentAggregate or partitionPersist"
+            "keepFor= keeps results in the state, but this state holds tuples: use a CombinerAggregator and a time "
+            "window, or store the results in another state with persistentAggregate or partitionPersist"
         )
     return _WindowNodes(stream, group, inputs, windowing, factory, arguments.name, step).add_all()
 
 
 def _checked_emit(emit: object, config: WindowConfig, step: Step) -> Emit:
-    """Return `emit`. Refuse early results of windows by count, which have no bounds by which a result could change."""
+    """Return `emit`. Refuse early results of windows by count, whose results have no bounds to identify them."""
     if emit not in ("final", "changes"):
         raise step.wrong(f"emit={brief(emit)}: expected 'final', or 'changes' for results before a window is complete")
     if emit == "changes" and isinstance(config, CountWindow):
         raise step.wrong(
-            f"emit='changes' is for windows by time: nothing says to which window of {config!r} an early result "
-            f"belongs. Give a duration or an event-time window; for a result that each tuple changes, use "
-            f"persistentAggregate and changes()"
+            f"emit='changes' needs windows by time: the results of {config!r} do not identify their window. Use a "
+            "duration or an event-time window; for a result that each tuple changes, use persistentAggregate and "
+            "changes()"
         )
     return "changes" if emit == "changes" else "final"
 
 
 def _check_keeps_all(factory: object, step: Step) -> None:
-    """Refuse a state factory with ``ttlSecs``: an entry of an open window must not expire."""
+    """Refuse a state factory with ``ttlSecs``: the entries of an open window must not expire."""
     if ttl_of_factory(factory) is not None:
         raise step.wrong(
-            f"{brief(factory)} has ttlSecs, but a window needs its entries until it is complete: give a state that "
-            "keeps all keys; a window removes entries that it no longer needs (keepFor= keeps results longer)"
+            f"{brief(factory)} has ttlSecs, but a window needs its entries until it is complete: remove ttlSecs; a "
+            "window deletes entries that it no longer needs (keepFor= keeps results longer)"
         )
 
 
@@ -418,7 +418,7 @@ class _WindowNodes:
         self._name = name_of("a state", name, step, default=f"{stream._label}.{windowing.outputs.names[0]}")
 
     def add_all(self) -> nodes.Emitted:
-        """Add the nodes to the plan, and return the node that emits the window's results."""
+        """Add the nodes to the plan, and return the one that emits the window results."""
         stream, step, windowing = self._stream, self._step, self._windowing
         inputs = select(stream.schema, self._inputs)
         keys, value = fields.state_fields(windowing, self._keys, inputs, self._time, step)

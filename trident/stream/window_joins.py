@@ -55,14 +55,14 @@ class WindowJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         are equal, as in `join`. Each combination is emitted exactly once, whatever fails.
 
         The watermark of the join is the lesser of the two streams' latest times, minus the window's lateness. A window
-        closes when it reaches the window's end; a tuple of which all windows have closed is late, and dropped. So while
+        closes when it reaches the window's end; a tuple whose windows have all closed is late, and dropped. So while
         one stream has no new tuples, no window closes, unless the window has ``idleAfter``. Meaning: a window join of
         Flink, ``org.apache.flink.streaming.api.datastream.JoinedStreams``, with outer joins. Trident has no such verb.
 
         Parameters
         ----------
         other : Stream
-            The right stream. From here on the spouts of both streams share txids.
+            The right stream. From then on the spouts of both streams share txids.
         keys : str or list of str
             The key fields of this stream; `otherKeys` are those of the other, if they have other names.
         window : TumblingEventTimeWindow or SlidingEventTimeWindow
@@ -72,8 +72,8 @@ class WindowJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             "inner" (default), "left" (a tuple of this stream without a partner in a window is emitted, too, with
             nulls), "right" or "full".
         outputFields : str or list of str, optional
-            Names for the keys, then for the other fields of both. Needed if both streams have a field of one name. The
-            fields ``windowStart`` and ``windowEnd`` come before them.
+            Names for the keys, then for the other fields of both. Required if both streams have a field of the same
+            name. The fields ``windowStart`` and ``windowEnd`` come before them.
         stateFactory : StateFactory, optional
             The kind and location of the state. Omitted: ``MemoryMapState.opaque()``.
         name : str, optional
@@ -94,7 +94,7 @@ class WindowJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         label, step = label_and_step(self._register, "windowJoin", [self, other])
         if not isinstance(window, EventTimeWindow):
             raise step.wrong(
-                f"{brief(window)} is no window by event time: give TumblingEventTimeWindow('10 minutes', 'at') or "
+                f"{brief(window)} is not an event-time window: use TumblingEventTimeWindow('10 minutes', 'at') or "
                 f"SlidingEventTimeWindow; write {_USAGE}"
             )
         streams = (self, other)

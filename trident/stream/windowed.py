@@ -20,14 +20,14 @@ class WindowedVerbs(PersistentVerbs[Any, StateT], StreamBase[Any], Generic[Plain
     __slots__ = ()
 
     def _ordinary(self, node: nodes.Node) -> PlainT:
-        """Return an ordinary stream of the tuples of a node."""
+        """Return an ordinary stream of a node's tuples."""
         raise NotImplementedError
 
     _before: nodes.Node
     """The node whose tuples entered the window."""
 
     def late(self) -> PlainT:
-        """Return the late tuples as a stream: tuples of windows that had all closed, and tuples without a time.
+        """Return the late tuples as a stream: tuples whose windows had all closed, and tuples without a time.
 
         Trident has no counterpart. A late tuple is emitted unchanged, in the batch in which it came. If this stream is
         used, all tuples of a batch come to the driver, because which tuples are late is known only after the commit of
@@ -42,9 +42,7 @@ class WindowedVerbs(PersistentVerbs[Any, StateT], StreamBase[Any], Generic[Plain
         step = self._register.step(self._label, "late")
         window = self._window
         if not isinstance(window.windowing.config, EventTimeWindow | SessionWindow):
-            raise step.wrong(
-                f"no tuple is late for {window.windowing.config!r}: only event-time windows have late tuples"
-            )
+            raise step.wrong(f"{window.windowing.config!r} has no late tuples: only event-time windows have them")
         return self._ordinary(late_for(self, window, self._before, step))
 
     def state(self) -> StateT:
@@ -68,8 +66,8 @@ class WindowedVerbs(PersistentVerbs[Any, StateT], StreamBase[Any], Generic[Plain
         if not window.windowing.panes:
             step = self._register.step(self._label, "state")
             raise step.wrong(
-                f"state {window.state.name!r} has waiting tuples, not results: store the results in a separate "
-                f"state, with persistentAggregate or partitionPersist"
+                f"state {window.state.name!r} holds waiting tuples, not results: store the results in another state, "
+                "with persistentAggregate or partitionPersist"
             )
         return self._state_of(window)
 

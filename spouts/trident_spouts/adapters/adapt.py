@@ -41,9 +41,9 @@ class UserSpout:
 
     @property
     def forkable(self) -> bool:
-        """True if the spout only reads, by its own attribute `forkable`, otherwise by its contract.
+        """True if the spout only reads: its attribute `forkable`, otherwise derived from its contract.
 
-        Spouts over partitions only read. A BatchSpout does if it has no `ack` of its own.
+        Spouts over partitions only read. So does a BatchSpout that does not define `ack`.
         """
         declared = getattr(self.spout, "forkable", None)
         if declared is not None:
@@ -57,7 +57,7 @@ class UserSpout:
         return position_by_part(self.spout, position)
 
     def previewable_if(self) -> str | None:
-        """Return in words how to make the spout previewable; None if a preview takes no message from the run."""
+        """Return how to make the spout previewable; None if a preview takes no message away from the run."""
         tracking = getattr(self.spout, "tracking", "tracked") if self.opener is MessageExecutor else "tracked"
         if tracking == "tracked":
             return None
@@ -94,8 +94,8 @@ _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
 ]
 """The contracts.
 
-For each: its methods, the kind that it implies (None: the spout declares its kind), and the function that creates its
-executor. A user's object gets the first contract in this list all of whose methods it has.
+Each row has the methods of a contract, the kind that it implies (None: the spout declares its kind), and the function
+that creates its executor. A user's object matches the first contract of which it has all methods.
 """
 
 

@@ -41,7 +41,7 @@ class BatchExecutor(SpoutExecutor):
         self._schema = schema
         self._kept: dict[int, Emission] = {}
         self._untold: set[int] = set()
-        """The committed batches that the spout has not acknowledged yet, because its `ack` raised an error."""
+        """The committed batches that still have to be acknowledged, because the spout's `ack` raised an error."""
         self._source = source
         if source is not None:
             claim(source, self._name)

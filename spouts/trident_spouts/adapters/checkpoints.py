@@ -23,7 +23,7 @@ from trident_spouts.user_calls import call, json_of
 from trident_spouts.waiting import waits_of
 
 _ALL = "all"
-"""The name of the only partition of such a source."""
+"""The name of the source's only partition."""
 
 
 class TransactionSpoutExecutor(OpaqueExecutor):
@@ -88,7 +88,7 @@ class _Partition:
         rows = self._gathered(budget)
         if not rows:
             return None, lastMetadata
-        self._place = None  # until there is a checkpoint: after an error the spout is past its tuples
+        self._place = None  # only from a known checkpoint: after an error the spout has advanced past it
         finished = call(self._spout, "finishBatch", attempt.txid)
         where = f"{self._name}.commit({attempt.txid})"
         after = json_of(call(self._spout, "commit", attempt.txid, finished), where)
@@ -116,7 +116,7 @@ class _Partition:
         most, end = budget.rows_within(self._spout.maxRows), monotonic() + budget.seconds_within(self._spout.maxSecs)
         collector = Collector(self._take(rows))
         self._place, place = None, self._place
-        while True:  # at least one call, even if the time is over: no call at all would look like an empty source
+        while True:  # at least one call, even if the time is up: no call at all would look like an empty source
             known = len(rows)
             call(self._spout, "nextTuple", collector)
             if len(rows) == known or len(rows) >= most or monotonic() >= end:

@@ -1,11 +1,11 @@
-"""The change data feed of a Delta table: the rows that each version adds and takes away, with the kind of each change.
+"""The change data feed of a Delta table: the rows that each version adds and removes, with the kind of each change.
 
-A version whose writer made change files is read from these alone. Otherwise all rows of its new files are insertions,
-and all rows of its removed files are deletions: Delta's rule, and exact too for a version from before the feed was
-enabled, which has each row of a rewritten file in both.
+If the writer of a version wrote change files, only these are read. Otherwise all rows of its new files are insertions,
+and all rows of its removed files are deletions. That is Delta's rule, and also correct for versions from before the
+feed was enabled, in which a rewritten file gives each row as both.
 
-A version is a difference of two tables, and its change files have no order: a row may come before the row whose key it
-takes over. So the rows that leave are read before those that come.
+A version is the difference of two tables, and its change files are unordered: a row may come before the one that it
+replaces. So removed rows are read before added ones.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from trident_spouts.delta.table import vectors_error
 from trident_spouts.tables.data_files import DataFile, OnlyRows
 
 VERSION = "_commit_version"
-"""A field that has the version of each change, if the program declares it."""
+"""The field for the version of each change, if the program declares it."""
 
 ENABLED = "delta.enableChangeDataFeed"
 _OWN = {CHANGE: StringType(), VERSION: LongType()}
@@ -31,7 +31,7 @@ _COMING = tuple(kind for kind in KINDS if kind in ADDS)
 
 
 def with_kind(fields: StructType) -> StructType:
-    """Return the fields with the kind of change, as the last one unless the program declares it."""
+    """Return the fields with the kind of change, which is the last one unless the program declares it elsewhere."""
     for name in set(_OWN) & set(fields.names):
         if fields[name].dataType != _OWN[name]:
             written = type_ddl(fields[name].dataType)
@@ -40,12 +40,12 @@ def with_kind(fields: StructType) -> StructType:
 
 
 def without_own(fields: StructType) -> StructType:
-    """Return the fields that the table itself has."""
+    """Return the fields that the table itself has, without those of the feed."""
     return StructType([field for field in fields.fields if field.name not in _OWN])
 
 
 def check_enabled(configuration: Mapping[str, Any], shown: str) -> None:
-    """Raise SpoutContractError if the table does not keep its changes."""
+    """Raise SpoutContractError if the table has no change data feed."""
     if str(configuration.get(ENABLED)).lower() != "true":
         raise SpoutContractError(
             f"{shown}: the table keeps no change data feed, which changes=True reads. Enable it, in SQL: ALTER TABLE "
@@ -56,12 +56,12 @@ def check_enabled(configuration: Mapping[str, Any], shown: str) -> None:
 
 
 def inserted(files: tuple[DataFile, ...], version: int) -> tuple[DataFile, ...]:
-    """Return files whose rows are all insertions of a version."""
+    """Return the files with only inserted rows of a version."""
     return tuple(_all_rows(file, "insert", version) for file in files)
 
 
 def changes_of(commit: Commit, shown: str) -> tuple[DataFile, ...]:
-    """Return the files with the changes of a version, those with rows that leave before those with rows that come."""
+    """Return the change files of a version, those with removed rows before those with added rows."""
     if commit.change_files:
         files = [_constants(file, (VERSION, commit.version)) for file in commit.change_files]
         return tuple(replace(file, only=OnlyRows(CHANGE, kinds)) for kinds in (_LEAVING, _COMING) for file in files)

@@ -60,7 +60,7 @@ class Commit(NamedTuple):
     """A checksum of the commit's file, which distinguishes the commits of two tables under one path."""
 
     applications: frozenset[str]
-    """The applications that set their number in this version (``txn``)."""
+    """The application ids whose version this commit sets (``txn``)."""
 
     @property
     def changes(self) -> bool:

@@ -144,7 +144,8 @@ class Planner:
         self._changes = changes
         self._look: Look | None = None
         self._begun: TablePosition | None = None
-        """The first position of a stream without a batch. It is kept, so that "latest" does not move."""
+        """The first position of a stream without a batch. It is kept, so that "latest" always means the same
+        position."""
         self._commits: OrderedDict[int, Commit] = OrderedDict()
         self._stamps: dict[int, tuple[int, int] | None] = {}
         """The stamp of the commit before the position of the last plan, by the commit's version."""
@@ -152,7 +153,7 @@ class Planner:
         self._skipped: set[int] = set()
         self._listed = 0.0
         self._measured: tuple[int, int] | None = None
-        """The version at which this run began, and the last known version."""
+        """The table's version at the start of this run, and the last known version."""
 
     def next(self, previous: Metadata, budget: Budget = NO_LIMIT) -> Range | None:
         """Return the range that follows the batch `previous`; None if there is nothing new.
@@ -170,7 +171,7 @@ class Planner:
         look, room = self._look, _Room(self._limits, budget)
         assert look is not None, "the plan and the check have both read the table's state"
         end = self._end_in_snapshot(position, room) if position.snapshot else self._end_in_log(position, room)
-        if end != position and not self._unchanged(position):  # so that all the read commits are of one table
+        if end != position and not self._unchanged(position):  # so that all commits of a plan belong to the same table
             raise SourceUnreadableError(
                 f"{self._folder.shown}: the table was recreated while the spout planned a batch; the batch is planned "
                 f"again"
@@ -196,7 +197,7 @@ class Planner:
         return tuple(files_)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        """Return how many of the table's known versions were read, and of how many; None before the first measurement.
+        """Return how many of the table's known versions were read, and how many there are; None before the first look.
 
         Any thread may call this.
         """
@@ -248,8 +249,8 @@ class Planner:
         """Raise SpoutContractError if the batch `before` was read in the other mode, whose positions differ."""
         if before.changes != self._changes:
             raise SpoutContractError(
-                f"{self._folder.shown}: the stream was read with changes={before.changes} so far, and the program now "
-                f"says changes={self._changes}, under which its position is another one; {_ANEW}"
+                f"{self._folder.shown}: the stream was read with changes={before.changes}, but the program now has "
+                f"changes={self._changes}, which counts positions differently; {_ANEW}"
             )
 
     def _check_same_table(self, before: Range) -> None:
@@ -267,8 +268,8 @@ class Planner:
         other = commit is not None and before.check not in (None, commit.check)
         if look.version < last or other:
             raise DataLossError(
-                f"{self._folder.shown}: version {last} is not the one that the topology has read: the table was "
-                f"restored from a copy, and is now at version {look.version}; {_ANEW}"
+                f"{self._folder.shown}: version {last} is not the one that the topology read: the table was restored "
+                f"from a copy, and is now at version {look.version}; {_ANEW}"
             )
         self._remember(position)
 

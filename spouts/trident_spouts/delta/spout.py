@@ -95,7 +95,7 @@ class DeltaSpout:
     maxBytesPerBatch: int
     storageOptions: Mapping[str, str]
     _schema: list[StructType] = field(compare=False)
-    """A list that holds the fields after they were read. (The dataclass is frozen; a list can still change.)"""
+    """A list that holds the fields once they were read. (The dataclass is frozen, but a list can change.)"""
     kind = SpoutKind.TRANSACTIONAL
     forkable = True
 

@@ -142,5 +142,5 @@ def _load(folder: TableFolder, version: int | None) -> Any:
     except delta.exceptions.TableNotFoundError:
         raise SourceUnreadableError(f"{folder.shown}: there is no Delta table") from None
     except (delta.exceptions.DeltaError, OSError) as error:
-        why = one_line(error).partition(" 0: <unknown>")[0]  # without the traceback of deltalake
+        why = one_line(error).partition(" 0: <unknown>")[0]  # without deltalake's traceback
         raise SourceUnreadableError(f"{folder.shown}: cannot read the table: {why}") from error

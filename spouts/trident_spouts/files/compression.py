@@ -131,7 +131,7 @@ class _Unpacked:
     def _tried(self, step: Callable[[], Any]) -> Any:
         try:
             return step()
-        except SpoutError:  # the file was replaced, or cannot be read; the bytes are not damaged
+        except SpoutError:  # the file was replaced or cannot be read, but its bytes are not damaged
             raise
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
             if isinstance(error, OSError) and error.errno is not None:

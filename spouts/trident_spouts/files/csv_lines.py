@@ -220,7 +220,7 @@ class CsvFormat:
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        assert self.columns is not None, "`bind` comes before `parse`"
+        assert self.columns is not None, "call `bind` before `parse`"
         return self.columns
 
     # --- the fast way: all rows at once ---------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class FileExecutor(SpoutExecutor):
         self._saved: dict[str, Entry] = {}
         """The entries of the last planned batch's record."""
         self._moved = False
-        """True if `_saved` lacks a name or inode of a file; see `_has_moved`."""
+        """True if `_saved` lacks a name or inode by which a file is recognized; see `_has_moved`."""
         self._recognized: tuple[ReadFiles | None, bool] = (None, True)
         """The last result of `_recognize`, and whether its listing had all files whose sort order says that they were
         read."""
@@ -157,7 +157,7 @@ class FileExecutor(SpoutExecutor):
         if text != known or (anew and not self._is_quiet(seen, former)):
             if text != known:
                 self._saved = seen.entries
-            self._recognized = None, True  # if it is refused, the next look is not a quiet one either
+            self._recognized = None, True  # if this check is refused, the next one is not quiet either
             self._known = text, self._recognize(seen)
             self._moved = self._until is None and self._has_moved(self._known[1].entries)
             self._recognized = self._known[1], self._looks_back
@@ -181,9 +181,9 @@ class FileExecutor(SpoutExecutor):
         return any(was.inode != now.inode and not (now.changed and was.changed == now.changed) for was, now in pairs)
 
     def _is_quiet(self, seen: ReadFiles, former: list[ListedFile]) -> bool:
-        """Return whether nothing happened to any file since `seen` was recognized by the previous listing, `former`.
+        """Return whether no file has changed since the previous listing, `former`, recognized `seen`.
 
-        The status of a file proves it, unless the file's last change is too recent.
+        The status of each file proves it, unless its last change is too recent.
         """
         recognized, looked_back = self._recognized
         if seen is not recognized or seen.late or self._looks_back != looked_back or self._listing != former:

@@ -118,11 +118,11 @@ class Folders:
         return StructType([*fields.fields, *self.fields.fields])
 
     def own(self, fields: StructType) -> StructType:
-        """Return the fields of a file, without those of folders, which come last."""
+        """Return the fields that are in the files, without those of folders, which come last."""
         return StructType(fields.fields[: -len(self.fields.fields)])
 
     def placed(self, file: PlannedFile, name: str) -> PlannedFile:
-        """Return a file with its values, which are in its planned name.
+        """Return a file with the values of its folders, which are parsed from its planned name.
 
         Raises MalformedInputError if the name lacks a value, or has a text that is not a value of the type.
         """
@@ -209,7 +209,7 @@ class InFolders:
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
         """Return the tuples of `data` with the values of the file's folders."""
-        assert isinstance(path, PlannedFile), "a file of a FileSpout is planned"
+        assert isinstance(path, PlannedFile), "files of a FileSpout are always planned"
         table = self.form.parse(data, path, offset)
         values = dict(path.folders)
         for field in arrow_schema(self.fields):

@@ -1,4 +1,4 @@
-"""Evidence of files that a stream read long ago, by which the stream notices new and changed files among them.
+"""Evidence about files that a stream read long ago, which reveals new and changed files among them.
 
 For the latest of these files the stream keeps checksums of name and content, with length and inode. For the earlier
 files it keeps only their number, one checksum over all of them, and the time of the latest change of a file at the last
@@ -70,7 +70,7 @@ class Fingerprint(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The result of a check of the files that have no entry."""
+    """The result of a check of files without an entry."""
 
     late: frozenset[str]
     """The names of new files whose sort order says that they were read."""
@@ -82,14 +82,14 @@ class Look(NamedTuple):
     """The files for which it is not known whether, or up to which byte, they were read."""
 
     guesses: str = ""
-    """The guess on which this result is based, in words; empty if there is none."""
+    """The assumption on which this result is based, in words; empty if there is none."""
 
 
 def _guesses(new: bool, counted: Sequence[ListedFile], undated: bool) -> str:
-    """Return the guesses about files that were read long ago, of which some are gone; "" if there is none.
+    """Return the assumptions about files that were read long ago, some of which are gone; "" if there are none.
 
-    `new`: files are read that may have been read before. `counted` count as read, although one of them may be new: if
-    they are `undated`, or objects, for which a store may give the time at which the upload began.
+    `new` files are read, although they may have been read before. `counted` files count as read, although one may be
+    new: they are `undated`, or objects whose time may be the beginning of the upload.
     """
     guesses = list[str]()
     if new:
@@ -107,7 +107,7 @@ class Forgotten:
     """The latest of these files, by the checksum of the name, the oldest first."""
 
     more: bool = False
-    """True if earlier files were read, too, for which there is only the common checksum."""
+    """True if even earlier files were read, which are covered only by the common checksum."""
 
     born: int = 0
     """The latest birth (ms) of a forgotten file."""
@@ -123,7 +123,7 @@ class Forgotten:
     next check."""
 
     complete: bool = field(default=True, compare=False)
-    """True if the names of all files that counted as read at the last check are known. The log does not keep this."""
+    """True if the names of all files that counted as read at the last check are known. The log does not record this."""
 
     def plus(self, files: Iterable[tuple[str, Known, int]], present: Iterable[ListedFile]) -> "Forgotten":
         """Return the evidence after more files were forgotten, each with its name and its birth.

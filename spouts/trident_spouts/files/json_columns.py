@@ -1,7 +1,7 @@
-"""Columns of the members of many JSON objects, to the same values as a reader of each of them.
+"""Members of many JSON objects as columns, with the same values as when each object is read alone.
 
-The objects come from the decoder of `decoder_for`: if a field needs the digits of a number, numbers with a point or an
-exponent come as bytes, which no other JSON value is.
+The objects come from the decoder of `decoder_for`: if a field needs all digits of a number, numbers with a point or an
+exponent are decoded as bytes, a type that no other JSON value has.
 """
 
 import datetime
@@ -23,7 +23,7 @@ _WITH_DIGITS = msgspec.json.Decoder(float_hook=str.encode)
 
 
 def decoder_for(fields: pa.Schema) -> "msgspec.json.Decoder[Any]":
-    """Return the decoder of JSON that keeps all digits that the fields need."""
+    """Return the JSON decoder that keeps all digits that the fields need."""
     return _WITH_DIGITS if any(holds_decimals(field.type) for field in fields) else _PLAIN
 
 
@@ -33,7 +33,10 @@ def holds_decimals(kind: pa.DataType) -> bool:
 
 
 class JsonColumns(WholeColumns):
-    """The fields of JSON objects as columns. A value that is not certain to be read is a doubt: its row is noted."""
+    """The fields of JSON objects as columns.
+
+    Rows with a value that may need the exact reader are recorded as doubtful.
+    """
 
     lists = frozenset([list])
 
@@ -42,7 +45,7 @@ class JsonColumns(WholeColumns):
         self._reader = reader
 
     def read(self, objects: list[Any], doubts: set[int]) -> list[pa.Array]:
-        """Return the columns of these values of JSON, of which each must be an object. Doubts are null."""
+        """Return the columns of these JSON objects. Doubtful values are null."""
         doubts.update(at for at, value in enumerate(objects) if type(value) is not dict)
         dicts = [value if type(value) is dict else {} for value in objects]
         columns = []
@@ -62,14 +65,14 @@ class JsonColumns(WholeColumns):
             return array_of(values, kind, doubts)
         try:
             column = self._in_usual_forms(values, types, kind, doubts)
-        except REFUSALS:  # the next line finds the value
+        except REFUSALS:  # the next line finds the doubtful value
             column = None
         return self.one_by_one(values, kind, doubts) if column is None else column
 
     def _in_usual_forms(
         self, values: list[Any], types: set[type], kind: pa.DataType, doubts: set[int]
     ) -> pa.Array | None:
-        """Return values of these Python types as a column; None if one is not in the usual form of such a column."""
+        """Return values of these Python types as a column; None if one is not in the column's usual form."""
         if kinds.is_decimal(kind) and types <= {bytes, str, int}:
             return self._decimals(values, kind, doubts)
         if kinds.is_floating(kind) and types <= {bytes, float, int}:
@@ -87,7 +90,10 @@ class JsonColumns(WholeColumns):
         return self._reader.from_json(_with_numbers(value), kind)
 
     def _decimals(self, values: list[Any], kind: pa.DataType, doubts: set[int]) -> pa.Array:
-        """Return decimals from texts of numbers. Arrow reads the plain ones: it must not see a great exponent."""
+        """Return decimals from the texts of numbers.
+
+        Arrow reads only plain ones, because it mishandles large exponents.
+        """
         texts = pa.array([_text_of(value) for value in values], pa.string())
         odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, _digits(kind))), False)
         if odd.true_count:
@@ -101,7 +107,7 @@ class JsonColumns(WholeColumns):
         return texts.cast(kind)
 
     def _digits_of(self, value: Any, kind: pa.DataType) -> str | None:
-        """Return the digits of a number in an unusual form; None if it may not be accepted."""
+        """Return the digits of a number in an unusual form; None if it may be invalid."""
         try:
             return format(accept(self.value(value, kind), kind), "f")
         except REFUSALS:
@@ -113,28 +119,28 @@ def _text_of(value: Any) -> Any:
 
 
 def _digits(kind: pa.DataType) -> str:
-    """Return the pattern of numbers that are of a type of decimals as they are written."""
+    """Return the pattern of numbers that fit a decimal type as they are written."""
     before = kind.precision - kind.scale
     whole = f"(?:0|[1-9][0-9]{{0,{before - 1}}})" if before else "0"
     return f"^-?{whole}(?:\\.[0-9]{{1,{kind.scale}}})?$" if kind.scale else f"^-?{whole}$"
 
 
 def _floats(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Return numbers; None if one is beyond the range of the type."""
+    """Return numbers as floats; None if one is out of range."""
     beyond = _BEYOND_FLOATS if kinds.is_float32(kind) else math.inf
     numbers = [None if value is None else float(value) for value in values]
     return pa.array(numbers, kind) if all([n is None or abs(n) < beyond for n in numbers]) else None
 
 
 def _times(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Return times, which Arrow reads in their usual form; None if one has another form."""
+    """Return times, which Arrow parses in their usual form; None if one has another form."""
     texts = pa.array(values, pa.string())
     usual = pc.match_substring_regex(texts, f"{_TIME}{_OFFSET if kind.tz else ''}$")
     return texts.cast(kind) if pc.all(usual, min_count=0).as_py() else None
 
 
 def _with_numbers(value: Any) -> Any:
-    """Return a value of JSON with bytes as numbers that keep their text."""
+    """Return a JSON value with bytes replaced by numbers that keep their text."""
     if type(value) is bytes:
         return JsonNumber(value.decode())
     if type(value) is list:
@@ -143,8 +149,8 @@ def _with_numbers(value: Any) -> Any:
 
 
 _BEYOND_FLOATS = 2.0**128 - 2.0**103
-"""The least number that becomes infinity in a field of type float."""
+"""The least number that becomes infinity in a float field."""
 
-# The years 1000 to 9899: the edges of what a datetime can hold are looked at one by one.
+# Years 1000 to 9899. Values near the limits of datetime are checked one by one.
 _TIME = r"^(?:[1-8][0-9]|9[0-8])[0-9]{2}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _OFFSET = "(?:Z|[+-][01][0-9]:[0-5][0-9])"

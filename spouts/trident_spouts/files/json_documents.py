@@ -129,11 +129,11 @@ def _numbered(texts: list[str]) -> list[tuple[str, str]]:
 
 
 def _divided(text: str) -> list[str]:
-    """Return the texts of the elements of an array in which one breaks a rule that only the reader of elements has.
+    """Return the texts of the elements of an array that Python can split, but in which the element reader refuses one.
 
-    Such a rule is that an escape is no half of a surrogate pair. Raises ValueError if the text is no JSON array.
+    For example, an escape may be half of a surrogate pair. Raises ValueError if the text is not a JSON array.
     """
-    json.loads(text)  # finds what is missing between elements, or follows the array
+    json.loads(text)  # reports what is missing between elements, or what follows the array
     read, texts = json.JSONDecoder().raw_decode, list[str]()
     at = text.index("[") + 1
     while (begin := _BLANK_OR_COMMA.match(text, at).end()) < len(text) and text[begin] != "]":  # type: ignore[union-attr]

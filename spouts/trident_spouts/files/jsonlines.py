@@ -224,5 +224,5 @@ def read_field(value: Any, field: pa.Field, reader: ValueReader) -> Any:
 
 
 def _brief_json(value: Any) -> str:
-    # Avro and Debezium also have decimals, times and bytes, which are no JSON: their texts are shown.
+    # Avro and Debezium also have decimals, times and bytes, which JSON lacks: their texts are shown.
     return shorten(value.text if isinstance(value, JsonNumber) else json.dumps(value, ensure_ascii=False, default=str))

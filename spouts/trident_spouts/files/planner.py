@@ -48,7 +48,7 @@ class Planner:
     unpacks: bool = False
     on_forgotten: OnForgotten = "fail"
     told: set[str] = field(default_factory=set)
-    """The files with a time in the future about which a warning was logged."""
+    """The files with a future time about which a warning was already logged."""
     recognizer: Recognizer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,7 +111,7 @@ class Planner:
             if planned is None:
                 break
             range_, after = planned
-            # A file that was read before gets a new entry in any case, unless the entry would lose its byte order mark.
+            # A file that was read before always gets a new entry, unless the entry would lose its byte order mark.
             if range_.end > range_.start or (entry is not None and after.end >= entry.end):
                 read.append((range_.name, after))
             if range_.end > range_.start:
@@ -127,7 +127,7 @@ class Planner:
         listing: list[ListedFile],
         until: ReadFiles | None,
     ) -> bool:
-        """Return whether a file has unread bytes, with `until` among those that this record has.
+        """Return whether a file has unread bytes; with `until`, whether that record has read more of it.
 
         Raises SpoutContractError if the file is compressed, and its uncompressed content was already read.
         """

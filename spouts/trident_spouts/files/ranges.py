@@ -16,7 +16,7 @@ _CHECKED_BYTES = 1 << 10
 _BLOCK = 1 << 20
 
 LONG = 1 << 10
-"""The length (bytes) from which an equal beginning of two files is no accident."""
+"""The length (bytes) from which two files with equal beginnings are considered the same."""
 
 
 def checksum(file: BinaryIO, end: int) -> int:

@@ -40,7 +40,7 @@ def read_in_order(
                 size, parts = ahead.popleft()
                 yield from parts.result() if isinstance(parts, Future) else parts
                 bytes_ahead -= size
-        finally:  # an error of one item ends the whole reading
+        finally:  # an error for one item ends the whole read
             threads.shutdown(cancel_futures=True)
 
 

@@ -313,7 +313,7 @@ class Recognizer:
         return found == entry.digest
 
     def _verified(self, file: ListedFile, entry: Entry) -> Entry:
-        """Return the entry with the file's inode, creation time and proofs, and its mtime unless the file grew.
+        """Return the entry with the file's inode, creation time and evidence, and its mtime unless the file grew.
 
         Raises SpoutContractError if the file does not have the content that was read.
         """

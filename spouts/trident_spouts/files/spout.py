@@ -137,8 +137,8 @@ class FileSpout:
     """The fields that are in the names of folders."""
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
-    """A list that holds the fields of the first Parquet file after they were read. (The dataclass is frozen; a list can
-    still change.)"""
+    """A list that holds the fields of the first Parquet file once they were read. (The dataclass is frozen, but a
+    list can change.)"""
     _shown_schema: str | None = field(compare=False)
     kind = SpoutKind.TRANSACTIONAL
     forkable = True
@@ -237,7 +237,7 @@ class FileSpout:
         return f"{self.format.name} ({ddl(self.schema)})"
 
     def changedSince(self, position: Metadata) -> str | None:
-        """Return a text that says how this spout reads files differently than before; None if nothing differs.
+        """Return how this spout reads files differently than before, as text; None if nothing differs.
 
         `position` is the plan of the stream's last batch. A start logs the result as a warning.
         """
@@ -282,15 +282,15 @@ class FileSpout:
         return name != part and (matches(name, place.pattern) if place.pattern else "/" not in name)
 
     def why_not_again(self) -> str | None:
-        """Return why the files cannot be read again, as a part of a message; None if they can."""
-        return "a manifest need not name the files any more that were read first" if self.manifest else None
+        """Return why the files cannot be read again, for an error message; None if they can be."""
+        return "the first names in a manifest may have been removed" if self.manifest else None
 
     def open_again(self, end: End) -> SpoutExecutor:
         """Return the executor of a run that reads the files before a position again."""
         return RereadFileExecutor(self, place_of(self.path, self.storage), end)
 
     def amount_before(self, end: Metadata) -> str | None:
-        """Return how many bytes of the remembered files lie before a position, in words."""
+        """Return the number of bytes of the remembered files before a position, in words."""
         read = read_metadata(end, "seen", ReadFiles.decode)
         least = "at least " if read.forgotten.present.number or read.forgotten.more else ""
         return f"{least}{sum(entry.end for entry in read.entries.values()):,} bytes"

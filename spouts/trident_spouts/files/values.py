@@ -27,11 +27,11 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EXACT = 1 << 53
-"""The number from which on some whole numbers have no exact double."""
+"""The number from which some whole numbers have no exact double."""
 
 
 _OF_JSON = ("NaN", "Infinity", "-Infinity")
-"""Numbers that JSON does not have, as the texts that outputs of this library write, like Spark."""
+"""Numbers that JSON lacks, as the texts that this library and Spark write."""
 
 
 class JsonNumber(float):
@@ -64,7 +64,8 @@ class ValueReader:
         """Return a JSON value as a Python value of type `kind`.
 
         A value that is not of this type is returned unchanged: `to_arrow` refuses it. Raises ValueError or
-        decimal.InvalidOperation for a text that is no such value, EqualKeysError for a map in which two keys are equal.
+        decimal.InvalidOperation for a text that is not such a value, EqualKeysError for a map in which two keys are
+        equal.
 
         >>> ValueReader(lenient=True).from_json(517.0, pa.int64()), ValueReader().from_json("2024-02-29", pa.date32())
         (517, datetime.date(2024, 2, 29))

@@ -38,7 +38,7 @@ class Watch:
     rememberedFiles: int
     onForgotten: OnForgotten
 
-    @known_options({"maxFileAge": "a file is read however old it is; onForgotten='skip' leaves out doubtful ones"})
+    @known_options({"maxFileAge": "files are read regardless of their age; onForgotten='skip' skips doubtful ones"})
     def __init__(
         self, *, completeAfterSecs: Duration = 0, rememberedFiles: int = REMEMBERED, onForgotten: OnForgotten = "fail"
     ) -> None:

@@ -87,7 +87,7 @@ def _unreadable(source: Source, column: ColumnType, type_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """The way to query and read rows: an SQL expression for each field, and whether rows have a version (xmin)."""
+    """How to query and read rows: a SQL expression for each field, and whether rows have a version (xmin)."""
 
     source: Source
     schema: StructType
@@ -115,7 +115,7 @@ class RowFormat:
         try:
             table = csv.read_csv(
                 pa.BufferReader(chunk),
-                # One block, because a row must not be divided between two blocks.
+                # One block, because two blocks could split a row.
                 read_options=csv.ReadOptions(use_threads=False, block_size=len(chunk) + 1, column_names=[*kinds]),
                 parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
                 convert_options=csv.ConvertOptions(

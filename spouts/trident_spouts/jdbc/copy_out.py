@@ -66,7 +66,10 @@ def _copy(
 
 
 def _values(libpq: Any, selector: selectors.BaseSelector) -> Iterator[bytes]:
-    """Yield the values of a binary copy. The first row may come together with the head; two bytes alone are the end."""
+    """Yield the values of a binary copy.
+
+    The first row may come together with the header; two bytes alone are the end.
+    """
     head = _HEAD_BYTES
     while True:
         size, row = libpq.get_copy_data(1)

@@ -138,14 +138,14 @@ class Database:
                 self._connection.execute(b"commit")
             return result
         except BaseException:
-            self.close()  # whatever state the connection is in
+            self.close()  # whatever the state of the connection
             raise
 
     def close(self) -> None:
         """Close the connection. The next read opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(postgres_client().Error, OSError):  # it is broken already
+            with suppress(postgres_client().Error, OSError):  # the connection is broken already
                 connection.close()
 
     def _refusal(self, error: Any) -> SourceUnreadableError:

@@ -1,4 +1,4 @@
-"""The examination of a database that a spout reads, for `trident doctor`: what a first plan would find out."""
+"""The checks of a database source for `trident doctor`: those of a first plan."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,7 +14,7 @@ from trident_spouts.jdbc.database import Database, Session
 def examine_source(
     address: Address, look: Callable[[Session], Any], now: Now, *questions: Question
 ) -> Iterator[Finding]:
-    """Yield the faults of a database, then the error that `look` raises, which opens the source as a plan does."""
+    """Yield the faults of a database, then the error of `look`, which opens the source like a plan."""
     about = f"{address.owner} at {address.shown}"
     found = list(examine_database(about, address.url, address.user, address.password, "jdbc", now, *questions))
     yield from found

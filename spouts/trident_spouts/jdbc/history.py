@@ -112,7 +112,8 @@ class History:
 
     def another(self, before: Place, now: Place) -> Iterator[str]:
         """Yield the reasons why this is another table than before."""
-        if before.system != now.system and None not in (before.system, now.system):  # a right was granted or revoked
+        # a permission was granted or revoked
+        if before.system != now.system and None not in (before.system, now.system):
             yield f"is on another server (system identifier {before.system} before, {now.system} now)"
         if before.database != now.database:
             yield f"is in another database (number {before.database} before, {now.database} now)"
@@ -122,7 +123,7 @@ class History:
             yield f"or a view below it was redefined (digest {before.views} before, {now.views} now)"
 
     def _numbers(self, before: Place, now: Place, to: str | None) -> Iterator[str]:
-        """Yield the reasons why new rows get values up to `to`: the clock or a sequence has not passed `to`."""
+        """Yield the reasons why new rows may get values up to `to`: the clock or a sequence has not passed `to`."""
         name = self._column.name
         if to is None:
             return
@@ -218,7 +219,7 @@ class History:
         """Yield the rows that contradict the rows that were read."""
         known = Counter(row.value for row in proof.rows)
         for value, count in Counter(row.value for row in again.rows).items():
-            if count > known[value]:  # rows with one value; the proof holds only some of them
+            if count > known[value]:  # several rows have this value, and the proof has only some of them
                 continue
             last = (row for row in proof.rows if row.value == value)
             versions = {row.version: self._content(row) if again.comparable else None for row in last}

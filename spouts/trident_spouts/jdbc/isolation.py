@@ -42,8 +42,7 @@ where locktype = 'relation' and database = {_HERE} and granted and pid is distin
   and (relation in (select relation from pg_locks where locktype = 'relation' and pid = pg_backend_pid()
                     and database = {_HERE} and relation >= 16384) or relation in ({{sequences}}))
 """
-# A message gets its time before the server shows that the message has come. Only a session that waits for its client
-# has no message.
+# A message gets its time before the server shows its arrival. Only a session that waits for its client has no message.
 _SESSIONS = f"""
 select pid::text, (datid is null or datid = {_HERE}) and backend_type is distinct from 'autovacuum worker',
   coalesce(state, 'disabled') <> 'disabled', state <> 'idle' and backend_type is distinct from 'walsender',

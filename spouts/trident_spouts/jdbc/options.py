@@ -1,4 +1,4 @@
-"""Options that all spouts of a database have: their checks, the fields of a table, and passwords in texts."""
+"""Options that all database spouts share: checks, a table's fields, and hidden passwords."""
 
 from collections.abc import Mapping
 
@@ -36,5 +36,5 @@ def asked_fields(address: Address, patience: float, source: Source) -> StructTyp
 
 
 def shown_password(password: str | None) -> str | None:
-    """Return the argument `password` as a text may show it: the place of the password, but not the password."""
+    """Return the argument `password` for display: where the password is kept, but not the password."""
     return password if password is None or password.startswith(SOURCES) else "***"

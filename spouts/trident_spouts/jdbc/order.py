@@ -1,4 +1,4 @@
-"""The column by which rows are ordered: its possible types, and its values in plans, in SQL and as numbers."""
+"""The column that orders rows: its possible types, and its values in plans, in SQL and as numbers."""
 
 import datetime
 from collections.abc import Callable

@@ -14,7 +14,7 @@ from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.relation import Relation, literal
 
 _NO_SNAPSHOT = ("22023", "42704", "55000")
-"""The SQLSTATEs, by version and cause, of an error for a snapshot that no transaction keeps open."""
+"""The SQLSTATEs of an error for a snapshot that no transaction keeps open, by version and cause."""
 
 
 class Page(NamedTuple):
@@ -49,7 +49,7 @@ def pages_sql(relation: Relation, column: OrderColumn, rows: str, size: int) -> 
 
 
 def pages_behind(session: Session, query: str, after: str | None) -> list[Page]:
-    """Return the pages that a query of `pages_sql` returns. The first page begins after the value `after`."""
+    """Return the pages from the rows of a `pages_sql` query. The first page begins after the value `after`."""
     pages: list[Page] = []
     for to, rows, digest in session.rows(query):
         pages.append(Page(pages[-1].to if pages else after, to, rows, digest))

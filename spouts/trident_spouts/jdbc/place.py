@@ -1,4 +1,4 @@
-"""The identity of a table and of its server's history, by which positions are compared."""
+"""The identity of a table and of its server's history, which positions are compared by."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""The plan of a batch: the ranges of the order column that it reads, and the data to continue from it."""
+"""The plan of a batch: the ranges of the order column that it reads, and the data for the next plan."""
 
 from typing import Any, NamedTuple
 

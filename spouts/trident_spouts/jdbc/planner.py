@@ -43,7 +43,7 @@ class IncrementalPlanner:
         self._checked: tuple[object, ...] | None = None
         """The history of the last Place, and the defaults of the column at that time."""
         self._first: str | None = None
-        """The value after which this run began to read."""
+        """The value after which this run began."""
         self._greatest: str | None = None
         """The greatest value that the last plan saw."""
         self._begun = False
@@ -188,7 +188,7 @@ class IncrementalPlanner:
         return next(self._history.another(previous.proof.place, place), None)
 
     def _lost(self, session: Session, previous: Plan, look: _Look, place: Place) -> str | None:
-        """Return a text about read rows that the table has lost; None if none were lost, or if they were deleted."""
+        """Return a text about read rows that the table has lost; None if none are missing, or if they were deleted."""
         to, proof = previous.to, previous.proof
         loss = self._history.loss(session, proof, place, to)
         if to is None or not previous.pages or not self._behind(look.greatest, to):
@@ -204,8 +204,8 @@ class IncrementalPlanner:
     def _held_back(self, after: str | None, last: str, look: _Look) -> str | None:
         """Return the reason why rows after `after` are not final yet; None if there are no such rows.
 
-        With a lag, a table that always gets new rows always has some that are not final. So only the rows are waited
-        for that the table had when the wait began: after that, a run that reads what is there may end.
+        With a lag, a table that keeps getting rows always has some that are not final. So a run waits only for rows
+        that existed when the wait began; then a run that reads available rows may end.
         """
         reached = self._awaited is not None and not self._behind(after, self._awaited)
         if not self._behind(after, last) or (self._source.lag and reached):

@@ -117,7 +117,7 @@ class Cluster:
     def id(self) -> str | None:
         """Return the id of the cluster; None if the broker has none."""
         found = self._ask(
-            "ask for the cluster's id", lambda secs: self._admin.describe_cluster(request_timeout=secs).result()
+            "request the cluster's id", lambda secs: self._admin.describe_cluster(request_timeout=secs).result()
         )
         return found.cluster_id or None
 
@@ -126,7 +126,7 @@ class Cluster:
         resource = self._kafka.admin.ConfigResource(self._kafka.admin.ResourceType.TOPIC, topic)
         try:
             config = self._admin.describe_configs([resource], request_timeout=_REQUEST_SECS)[resource].result()
-        except self._kafka.KafkaException:  # this request needs a separate right
+        except self._kafka.KafkaException:  # this request needs a separate permission
             return None
         return "compact" in config["cleanup.policy"].value if "cleanup.policy" in config else None
 
@@ -191,7 +191,7 @@ class Cluster:
         if not wanted:
             return {}
         level = self._isolation if isolation is None else isolation
-        return self._ask(f"ask for offsets ({which})", lambda secs: self._list_offsets(wanted, level, every, secs))
+        return self._ask(f"request offsets ({which})", lambda secs: self._list_offsets(wanted, level, every, secs))
 
     def _list_offsets(self, wanted: dict[Any, Any], isolation: Any, every: bool, secs: float) -> Offsets:
         asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=secs)
@@ -201,7 +201,7 @@ class Cluster:
         for (partition, spec), future in zip(wanted.items(), asked.values(), strict=True):
             try:
                 answer = future.result()
-                if answer.offset == self._kafka.OFFSET_INVALID:  # the client's answer if the leader has changed
+                if answer.offset == self._kafka.OFFSET_INVALID:  # the client's answer after a change of the leader
                     fault = self._kafka.KafkaError
                     raise self._kafka.KafkaException(fault(fault.OFFSET_NOT_AVAILABLE))
                 offsets[partition.topic, partition.partition] = answer.offset

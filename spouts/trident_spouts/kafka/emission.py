@@ -42,7 +42,7 @@ class KafkaEmission(Emission):
     options: Callable[[], Mapping[str, str]]
     """Returns the options of Spark's reader, with their secrets."""
     check_read: Callable[[], None]
-    """Raises SourceUnreadableError if the data may have come from another topic than the planned one."""
+    """Raises SourceUnreadableError if the data may have come from a topic other than the planned one."""
     look: Callable[[], None]
     """Records the last messages of the ranges in the driver, before Spark reads the ranges."""
     position: Callable[[], Metadata]
@@ -142,19 +142,19 @@ class KafkaEmission(Emission):
 
 
 def _silence_group_warning(spark: "SparkSession") -> None:
-    """Turn off the warning in which Spark advises against `kafka.group.id`, eight lines for each batch.
+    """Turn off Spark's warning about `kafka.group.id`, which takes eight lines for each batch.
 
-    It is meant for groups that several queries share. A run has a group that no other query has.
+    The warning is meant for a group that several queries share. A run's group is not shared.
     """
     from py4j.java_gateway import JavaPackage
 
     context: Any = getattr(spark, "_sc", None)
-    if context is None or context in _silenced:  # Spark Connect has another process, with a log that nobody reads here
+    if context is None or context in _silenced:  # Spark Connect runs in another process, with a separate log
         return
     _silenced.add(context)
     log4j: Any = context._jvm.org.apache.logging.log4j  # noqa: SLF001
     configurator = log4j.core.config.Configurator
-    if not isinstance(configurator, JavaPackage):  # a JVM with another logging library has no such class
+    if not isinstance(configurator, JavaPackage):  # a JVM with another logging library lacks this class
         configurator.setLevel("org.apache.spark.sql.kafka010.KafkaSourceProvider", log4j.Level.ERROR)
 
 

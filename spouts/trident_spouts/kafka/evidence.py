@@ -1,4 +1,4 @@
-"""The evidence that partitions are still the ones that a stream has read.
+"""Evidence that partitions are still the ones that a stream has read.
 
 Positions hold it, and a start compares it.
 """
@@ -13,9 +13,9 @@ from trident_spouts.kafka.reading import RangeReader
 
 
 class Evidence:
-    """Gathers and compares the evidence of positions.
+    """Collects and compares the evidence in positions.
 
-    `reader` reads single messages that the driver has not seen while batches were read. All messages are read at one
+    `reader` fetches single messages that the driver did not see while batches were read. All messages are read at one
     `isolation` level.
     """
 
@@ -29,11 +29,11 @@ class Evidence:
         return earliest
 
     def forget(self, topic: str, partition: int | None = None) -> None:
-        """Forget the messages of a topic, or of one partition, because it has other messages now."""
+        """Forget the evidence about a topic, or about one partition, because its messages have changed."""
         self._lasts.forget(topic, partition)
 
     def backed(self, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-        """Return the ranges of a batch, each with the offset from which a reader sees the last message before it."""
+        """Return the ranges of a batch, each extended to an offset that shows the last message before it."""
         return tuple(
             each._replace(since=self._lasts.since((each.topic, each.partition), each.start)) for each in ranges
         )
@@ -60,7 +60,7 @@ class Evidence:
     def position(self, topics: Topics, reads: Callable[[str], bool]) -> Topics:
         """Return the position after a batch, with the last message before each offset.
 
-        Messages that no reading has shown are fetched, at the first batch after a start.
+        Messages that were not read are fetched at the first batch after a start.
         """
         offsets = {(name, number): end for name, topic in topics.items() for number, end in enumerate(topic.ends)}
         unknown = {
@@ -73,7 +73,7 @@ class Evidence:
             looks = {each: (max(first[each], end - GAP), end) for each, end in unknown.items() if each in first}
             for each, last in self._reader.last_before(looks).items():
                 self._lasts.note(each, unknown[each], last)
-        # A topic that this spout does not read keeps the evidence of an earlier spout.
+        # For a topic that this spout does not read, keep the evidence of an earlier spout.
         return {name: self._complete(name, topic) if reads(name) else topic for name, topic in topics.items()}
 
     def _complete(self, name: str, topic: TopicRange) -> TopicRange:
@@ -103,8 +103,8 @@ class Evidence:
     def losses(self, suspects: Mapping[Partition, tuple[int, int | None]]) -> dict[Partition, Loss]:
         """Return the partitions whose message before an offset is not the one that was read there.
 
-        `suspects` gives a pair for each partition: the offset, and the epoch of the leader from which it was read (None
-        if the leader is the same, or is not known).
+        `suspects` has for each partition the offset, and the epoch of the leader from which it was read (None if the
+        leader is unchanged or unknown).
         """
         if not suspects:
             return {}

@@ -1,4 +1,4 @@
-"""The examination of a Kafka cluster for `trident doctor`: brokers that answer, a login, and the topics."""
+"""The checks of a Kafka cluster for `trident doctor`: reachable brokers, login, topics."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

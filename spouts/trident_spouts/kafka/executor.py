@@ -54,7 +54,7 @@ class KafkaExecutor(SpoutExecutor):
         self._end = end
         config = client_options(source.servers, source.options)
         self._cluster = Cluster(config, source.isolation)
-        # Messages that are read again end at a position: to continue "from the end" would read none of them.
+        # Messages that are read again end at a fixed position: starting "from the end" would read none of them.
         self._losses = losses = Losses("earliest" if end and source.policy == "latest" else source.policy)
         self._lasts = lasts = LastMessages(losses, self._cluster.compacts)
         self._reader = RangeReader(config, source.isolation, lasts)
@@ -84,7 +84,7 @@ class KafkaExecutor(SpoutExecutor):
         return KafkaEmission(ranges, *given, self._splits)
 
     def _group(self, ranges: tuple[OffsetRange, ...], topics: Topics) -> str:
-        """Return the group for a batch: another one if Kafka may have lost messages that workers have read ahead.
+        """Return the consumer group for a batch; a new one if Kafka may have lost messages that were prefetched.
 
         See docs/decisions/0101-a-worker-forgets-what-it-read-ahead.md.
         """
@@ -110,7 +110,7 @@ class KafkaExecutor(SpoutExecutor):
         return java | {"kafka.isolation.level": source.isolation} | more
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        first, ends = self._planner.measured  # the planning thread replaces it as a whole
+        first, ends = self._planner.measured  # the planning thread replaces the attribute as a whole
         if not ends:
             return None
         read = {

@@ -56,8 +56,8 @@ def last_message(message: Any) -> LastMessage:
 class LastMessages:
     """The last messages before the offsets at which batches of this run begin and end.
 
-    If one reading ends and another begins at an offset, the messages before that offset are compared, in whichever
-    order the two come. Any thread may call this object.
+    If one reading ends and another begins at an offset, the messages before that offset are compared, in either order.
+    Any thread may call this object.
     """
 
     def __init__(self, losses: Losses, compacts: Callable[[str], bool | None]) -> None:
@@ -69,7 +69,7 @@ class LastMessages:
         """For each topic, True if it was compacted at the first check of this run, or when an earlier run read it."""
         self._known: dict[Partition, dict[int, LastMessage]] = {}
         self._epochs: dict[Partition, int] = {}
-        """The newest epoch of a leader in which a message was written that this run has looked at."""
+        """The newest leader epoch of any message that this run has seen."""
         self._losses_of: Counter[str] = Counter()
         self._first: Mapping[Partition, int] = {}
         self._lock = threading.Lock()
@@ -87,14 +87,14 @@ class LastMessages:
             self._first = {**self._first, **partitions}
 
     def since(self, partition: Partition, offset: int) -> int:
-        """Return the offset at which to begin to read, so that the last message before `offset` is seen, too."""
+        """Return the offset from which to read so that the last message before `offset` is included."""
         known = self.at(partition, offset)
         since = offset - _BLIND if known is None else known.offset
         with self._lock:
             return min(offset, max(since, offset - GAP, self._first.get(partition, 0)))
 
     def hold(self, partition: Partition, offset: int, last: LastMessage) -> None:
-        """Remember the last message before an offset, as a position names it, without a comparison."""
+        """Remember the last message before an offset, as recorded in a position, without a comparison."""
         with self._lock:
             known = self._known.setdefault(partition, {})
             known[offset] = last
@@ -127,7 +127,7 @@ class LastMessages:
                 del self._epochs[each]
 
     def losses_of(self, topic: str) -> int:
-        """Return how often messages of a topic were forgotten."""
+        """Return how many times messages of a topic were forgotten."""
         return self._losses_of[topic]
 
     def saw_epoch(self, partition: Partition, epoch: int | None) -> None:
@@ -137,7 +137,7 @@ class LastMessages:
                 self._epochs[partition] = max(epoch, self._epochs.get(partition, epoch))
 
     def has_seen(self, partition: Partition, epoch: int | None) -> bool:
-        """Return whether a message of this epoch was looked at, and none of a later epoch."""
+        """Return whether a message of this epoch was seen, and none of a later epoch."""
         return epoch is not None and self._epochs.get(partition) == epoch
 
     def loss(self, partition: Partition, offset: int, seen: LastMessage) -> Loss | None:
@@ -153,7 +153,7 @@ class LastMessages:
         return None
 
     def _keeps_all(self, topic: str) -> bool:
-        """Return whether Kafka has not compacted the topic since it was first read, and does not do so now."""
+        """Return whether Kafka has not compacted the topic since the first read, and does not compact it now."""
         return self._compacted.get(topic) is not True and self._compacts(topic) is False
 
     def note(self, partition: Partition, offset: int, seen: LastMessage) -> None:
@@ -172,8 +172,7 @@ class LastMessages:
     def note_none(self, partition: Partition, start: int, end: int) -> None:
         """Record that a reading saw no message from `start` to `end`: the last message is still the one before `start`.
 
-        If the next batch was already read, and compared the messages before its start, compaction may have removed that
-        message since.
+        If the next batch was already read and compared, compaction may have removed that message in between.
         """
         if self.at(partition, end) is None:
             self.hold(partition, end, self.at(partition, start) or LastMessage(start, -1, ""))

@@ -1,4 +1,4 @@
-"""Lost data, and the policy for it. Data is lost if Kafka no longer has the offsets that a stream would read next."""
+"""Lost data (offsets that a stream would read next and Kafka no longer has), and the policy for it."""
 
 import logging
 from typing import Literal, NamedTuple, TypeAlias
@@ -29,14 +29,14 @@ _SHORTER = (
 
 
 class Loss(NamedTuple):
-    """A loss in words, and the ways to continue, with the messages that each of them loses or counts twice."""
+    """A loss in words, and the ways to continue, with the messages that each way loses or repeats."""
 
     what: str
     way_out: str = GO_ON
     twice: str = ""
-    """The messages that count a second time with onDataLoss='earliest'; "" if there are none."""
+    """The messages that are counted again with onDataLoss='earliest'; "" if there are none."""
     passed: Passed = "lost"
-    """The worst loss of the stream after reading has continued over this one with onDataLoss='earliest'."""
+    """The worst loss of the stream after it has continued past this one with onDataLoss='earliest'."""
 
     def __str__(self) -> str:
         return self.what
@@ -105,7 +105,7 @@ def _read_again(what: str, twice: str, first: str = "") -> Loss:
 
 
 def passed_loss() -> Loss:
-    """Return the loss of messages that a stream has read, and that Kafka had lost before the stream's position."""
+    """Return the loss of messages that a stream has read, and that Kafka has lost before the stream's position."""
     return Loss("Kafka has lost messages that the stream has read, and the stream has continued (onDataLoss)")
 
 
@@ -121,7 +121,7 @@ class Losses:
         self.policy = policy
         self._told: set[str] = set()
         self.passed: Passed = ""
-        """The worst loss over which reading has continued in this run."""
+        """The worst loss past which this run has continued."""
 
     def tell(self, losses: list[Loss]) -> None:
         """Raise DataLossError if there are losses and the policy is "fail"; otherwise log those that are new."""

@@ -1,13 +1,13 @@
-"""The losses over which a stream has continued. Its position names the worst, for those who read its messages again."""
+"""Losses past which a stream has continued. Its position records the worst one, for readers that start over."""
 
 from collections.abc import Collection
 from typing import Literal
 
 Passed = Literal["", "lost", "skipped"]
-"""The worst loss over which a stream has continued (onDataLoss).
+"""The worst loss past which a stream has continued (onDataLoss).
 
-"lost": it has read messages that are not in Kafka any more. "skipped": Kafka may also have messages before the position
-that it has not read. Messages that retention removed before they were read do not count.
+"lost": the stream has read messages that Kafka no longer has. "skipped": Kafka may also have unread messages before
+the position. Messages that retention removed before they were read do not count.
 """
 
 

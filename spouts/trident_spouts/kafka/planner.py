@@ -70,21 +70,20 @@ class Planner:
         self._gone: set[str] = set()
         """The topics that were read and were then deleted. The spout does not wait for them again."""
         self._begun: dict[str, Position] = {}
-        """The first offsets of topics that the first batches of this run did not name. They are kept for the whole run.
-        So "latest", or a time, means the same offsets each time the stream's first batch is planned, and offsets that
-        are deleted meanwhile are a loss."""
+        """The first offsets of topics that no batch names yet, kept for the whole run. So "latest" or a time means the
+        same offsets each time the first batch is planned, and offsets deleted in between count as lost."""
         self._other: Topics = {}
-        """The position of another reader, whose topics are read again; empty if there is none."""
+        """The position of another reader whose topics are read again; empty if there is none."""
         self.measured: tuple[Offsets, Offsets] = ({}, {})
         """The offsets at which this run began with each partition, and the partition's end at the last plan."""
 
     def next(self, before: Topics | None, budget: Budget = NO_LIMIT, until: Topics | None = None) -> Topics | None:
         """Return the ranges of the batch that follows the batch `before`; None if there is nothing new.
 
-        If `before` is None, the stream has no batch yet. A stream without topics has one that names none: topics that
-        match its pattern from then on are read from their beginning.
+        If `before` is None, the stream has no batch yet. A batch without topics records that none existed: later
+        topics that match the pattern are read from their beginning.
 
-        With `until`, the position of another reader, its topics are read up to there, from where it began.
+        With `until`, the position of another reader, its topics are read from its beginning up to there.
 
         The first batch of a stream that begins at the end, or at a time, may be empty; it is frozen to record the start
         of the stream. Raises DataLossError if unread offsets are lost.
@@ -109,10 +108,10 @@ class Planner:
         return plan if self._advances(plan, first, losses if until is None else []) else None
 
     def _advances(self, plan: Topics, first: bool, losses: list[Loss]) -> bool:
-        """Return whether a plan is to be frozen: it has messages, or says where the stream is now."""
+        """Return whether to freeze a plan: it has messages, or records a new position of the stream."""
         if any(range_.starts != range_.ends for range_ in plan.values()):
             return True
-        # Else the loss comes again at the next plan, and "latest" leaves out all that has come since.
+        # Otherwise the next plan finds the loss again, and "latest" skips everything that was added since.
         if losses:
             return bool(plan)
         # As long as nothing was read, the next start finds "earliest" and given offsets again.
@@ -143,12 +142,12 @@ class Planner:
         return losses + self._truncated(short)
 
     def _gone_losses(self, until: Topics, topics: Mapping[str, Topic]) -> list[Loss]:
-        """Return the losses of topics that another reader has read and that are not there any more."""
+        """Return the losses of topics that another reader has read and that no longer exist."""
         gone = {name: at for name, at in until.items() if _is_gone(at, topics.get(name))}
         return [self._gone_loss(name, at, topics.get(name)) for name, at in gone.items()]
 
     def _lost_beginnings(self, until: Topics, firsts: Offsets) -> list[Loss]:
-        """Return the losses of first offsets, for topics of which it is not known where another reader began."""
+        """Return the losses of topics of which the other reader's beginning is unknown."""
         if self._starting != "earliest":
             return []
         return [retention_loss(*at, 0, first) for at, first in firsts.items() if first and not until[at[0]].begun]
@@ -189,7 +188,7 @@ class Planner:
         raise SourceUnreadableError("KafkaSpout: the topics change faster than they can be read")
 
     def _look_again(self, previous: Topics, until: Topics) -> tuple[dict[str, Topic], Offsets]:
-        """Return the topics that another reader has read up to `until`, and the ends up to which they are read."""
+        """Return the topics that another reader has read up to `until`, and the end offsets for reading them."""
         self._other, self._names = until, tuple(sorted(until))
         topics, ends = self._look(previous | until)
         return topics, limited_ends(ends, until)
@@ -253,7 +252,7 @@ class Planner:
         return deleted_loss(name) if topic is None else anew_loss(name, before.id, topic.id)
 
     def _begun_before(self, fresh: Mapping[str, Topic]) -> dict[str, Position]:
-        """Return the first positions of topics that another reader has read, if it is known where it began."""
+        """Return the first positions of topics that another reader has read, if its beginning is known."""
         begun = {name: at.begun for name, at in self._other.items() if name in fresh and _begins(at, fresh[name])}
         return {name: Position(fresh[name].id, _grown(first, fresh[name]), first) for name, first in begun.items()}
 
@@ -279,8 +278,8 @@ class Planner:
     def _check_complete(self, unknown: Mapping[str, Topic], first: bool) -> None:
         """Raise TopologyError if a partition with which the stream begins has no given offset.
 
-        A beginning that was accepted before is not refused: that of another reader, and that of a run which has planned
-        already.
+        A beginning that was accepted before is not checked: that of another reader, and that of a run that has already
+        planned.
         """
         if not self._other and not (first and self._compared):
             check_complete(self._starting, unknown, self._cluster, named=not first)
@@ -420,17 +419,17 @@ def _grown(offsets: Sequence[int], topic: Topic) -> list[int]:
 
 
 def _grown_begun(before: TopicRange, topic: Topic) -> Sequence[int]:
-    """Return the offsets at which the stream began, also with partitions that are new; none if they are not known."""
+    """Return the offsets at which the stream began, extended to new partitions; none if they are unknown."""
     return _grown(before.begun, topic) if before.begun else ()
 
 
 def _begins(at: TopicRange, topic: Topic) -> bool:
-    """Return whether the position `at` of another reader says where that reader began to read a topic."""
+    """Return whether the position `at` of another reader records the beginning of its reading of a topic."""
     return bool(at.begun) and _same(at, topic)
 
 
 def limited_ends(ends: Offsets, until: Topics) -> Offsets:
-    """Return the ends of the partitions that another reader has read, none beyond its position `until`."""
+    """Return the end offsets of another reader's partitions, at most those of its position `until`."""
     read = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
     return {partition: min(end, read[partition]) for partition, end in ends.items() if partition in read}
 
@@ -440,7 +439,7 @@ def _passed(position: Topics) -> Passed:
 
 
 def _passed_losses(until: Topics) -> list[Loss]:
-    """Return the loss over which another reader has continued. Raises DataLossError if it has left out messages."""
+    """Return the loss past which another reader has continued. Raises DataLossError if it skipped messages."""
     passed = _passed(until)
     if passed == "skipped":
         raise left_out("KafkaSpout", "the stream has left out messages that Kafka may still have (onDataLoss)")
@@ -448,7 +447,7 @@ def _passed_losses(until: Topics) -> list[Loss]:
 
 
 def _is_gone(at: TopicRange, topic: Topic | None) -> bool:
-    """Return whether the topic that was read up to `at` is not there, or another one has its name."""
+    """Return whether the topic that was read up to `at` is missing or was replaced by another of its name."""
     return [*at.begun] != [*at.ends] if topic is None else not _same(at, topic)
 
 

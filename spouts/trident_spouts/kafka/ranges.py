@@ -57,7 +57,7 @@ class TopicRange(NamedTuple):
     """The offset at which the stream began to read each partition; empty if it is not known."""
 
     passed: Passed = ""
-    """The losses of the stream, in any topic, over which it has continued."""
+    """The losses past which the stream has continued, in any topic."""
 
     def epoch(self, number: int) -> int | None:
         return self.epochs[number] if number < len(self.epochs) else None
@@ -88,7 +88,7 @@ Topics = dict[str, TopicRange]
 
 
 def noted(topics: Mapping[str, TopicRange], passed: Passed) -> Topics:
-    """Return a position that says over which loss its stream has continued, in this run or before."""
+    """Return a position that records the worst loss past which its stream has continued, in this run or before."""
     level = worst({passed, *(topic.passed for topic in topics.values())})
     return {name: topic._replace(passed=level) for name, topic in topics.items()}
 

@@ -97,7 +97,7 @@ class RangeReader:
         left, size = {each: look for each, look in looks.items() if look[0] < look[1]}, _LOOK
         while left:
             ranges = tuple(OffsetRange(*each, max(floor, end - size), end) for each, (floor, end) in left.items())
-            reading = self._pass(ranges, len)[1]  # without their times, which may be wrong
+            reading = self._pass(ranges, len)[1]  # without their times, which may be invalid
             for each, message in reading.last.items():
                 lasts[each] = last_message(message)
                 self._lasts.saw_epoch(each, message.leader_epoch())
@@ -135,7 +135,7 @@ class RangeReader:
     def _pass(
         self, ranges: tuple[OffsetRange, ...], made: Callable[[list[Message]], _T]
     ) -> "tuple[list[_T], _Reading]":
-        """Read ranges to their ends. Return what `made` makes of the messages, part by part."""
+        """Read ranges to their ends. Return the results of `made` for the messages, part by part."""
         try:
             consumer = self._free.pop()
         except IndexError:
@@ -145,7 +145,7 @@ class RangeReader:
             parts = [made(messages) for messages in reading.messages()]
             consumer.unassign()
         except BaseException:
-            consumer.close()  # it may hold messages that no range has
+            consumer.close()  # its queue may hold messages outside all ranges
             raise
         self._free.append(consumer)
         if self._closed:

@@ -194,9 +194,12 @@ class KafkaSpout:
         return part in self.topics if self.pattern is None else bool(re.fullmatch(self.pattern, part))
 
     def why_not_again(self) -> str | None:
-        """Return why the topics cannot be read again, as a part of a message; None if they can."""
+        """Return why the topics cannot be read again, for an error message; None if they can be."""
         if self.startingOffsets == "latest":
-            return "startingOffsets='latest' names no beginning; a stream with a position may have 'earliest' instead"
+            return (
+                "startingOffsets='latest' does not name a beginning; a stream that already has a position may use "
+                "'earliest'"
+            )
         return None
 
     def open_again(self, end: End) -> SpoutExecutor:

@@ -68,8 +68,7 @@ class MessageExecutor(SpoutExecutor):
         self._overflow: deque[Message] = deque()
         """Messages that the last call of ``nextTuple`` emitted beyond its batch."""
         self._late: dict[int, list[MessageId]] = {}
-        """Messages that were delivered again and wait for the commit of a batch of an earlier run, by the number of
-        that batch."""
+        """Messages that were delivered again and wait for the commit of an earlier run's batch, by batch number."""
         self._outcomes = Outcomes(spout, self._name)
         self._redelivery = read_seconds(f"{self._name}.redeliverySecs", spout.redeliverySecs)
         self._begun: int | None = None
@@ -121,9 +120,8 @@ class MessageExecutor(SpoutExecutor):
             return None
         if number not in self._batches:
             # `nextTuple` of an inactive spout is not called, not even for a batch that failed: its messages wait in the
-            # queue.
-            # Looked at before `nextTuple` is called: acknowledgements may follow in another thread, and a queue that
-            # was at its limit would then count as empty.
+            # queue. Checked before `nextTuple` is called: otherwise acknowledgements from another thread could make a
+            # queue at its limit look empty.
             held = len(self._in_flight)
             batch = (self._gather(seen, budget, time) if self._wanted else None) or self._planned_ahead(number)
             if batch is None:

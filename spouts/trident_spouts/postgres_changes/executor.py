@@ -38,7 +38,7 @@ class ChangesExecutor(SpoutExecutor):
     def success(self, txid: int, metadata: Metadata) -> None:
         try:
             self._planner.success(plan_of(metadata))
-        except SourceUnreadableError as error:  # the next batch, or the next start, advances it further
+        except SourceUnreadableError as error:  # the next batch, or the next start, advances the slot further
             _log.warning("%s: the slot %r was not advanced yet: %s", self._source.name, self._source.slot, error)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:

@@ -1,4 +1,4 @@
-"""The rows that a table has when a stream begins, in parts by their primary key, and the transactions they show."""
+"""The initial rows of a table, read in parts by primary key, with the transactions that they include."""
 
 import time
 from typing import NamedTuple
@@ -22,17 +22,17 @@ _RUNNING = (
 
 
 class FirstRows(NamedTuple):
-    """A part of the rows, and the transactions that they show."""
+    """A part of the rows, and the transactions that it includes."""
 
     shown: Shown
     table: pa.Table
 
 
 def running_ended(session: Session) -> bool:
-    """Wait until all transactions have ended that run now. Return False if that takes longer than a moment.
+    """Wait until all transactions that run now have ended. Return False if that takes too long.
 
-    A transaction may be in the log as committed and not yet be visible to others. If that was before the slot's first
-    position, the slot leaves it out. When it has ended, every snapshot shows it.
+    A transaction may be committed in the log before it is visible to others. If its commit precedes the slot's first
+    position, the slot skips it. Once it has ended, every snapshot includes it.
     """
     running, until = set(session.rows(_RUNNING)), time.monotonic() + _PATIENCE_SECS
     while running := running.intersection(session.rows(_RUNNING)):
@@ -54,7 +54,7 @@ def first_rows(
 
 
 def _read(session: Session, source: ChangesSource, table: Table, after: Key | None, limit: int) -> FirstRows:
-    # The lock comes before the snapshot: to a snapshot that is older than it, a table that was rewritten looks empty.
+    # The lock comes before the snapshot: a rewritten table looks empty to an older snapshot.
     session.run(f"lock table {table.from_sql.removesuffix(' as source')} in access share mode")
     snapshot, until = session.one("select txid_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
     if table.key:
@@ -78,7 +78,7 @@ def _check_rows(session: Session, source: ChangesSource, table: Table) -> None:
 
 def _last_key(session: Session, table: Table, after: Key | None, limit: int) -> Key | None:
     """Return the key of the last of the next rows; None if no rows follow."""
-    names = [f"source.{quoted(column.name)}" for column in table.key]  # a bare name after `order by` is the text
+    names = [f"source.{quoted(column.name)}" for column in table.key]  # a bare name after `order by` would be the text
     keys = session.rows(
         f"select {', '.join(f'{name}::text' for name in names)} from {table.from_sql}{_between(table, after, None)} "
         f"order by {', '.join(names)} limit 2 offset {limit - 1}"
@@ -92,7 +92,8 @@ def _between(table: Table, after: Key | None, upto: Key | None) -> str:
     """Return the SQL condition for rows after one key, up to and including another."""
     row = f"({', '.join(quoted(column.name) for column in table.key)})"
 
-    def typed(key: Key) -> list[str]:  # without the type, the text of a composite value would be a record of any type
+    # without the type, the text of a composite value would be a record of an unknown type
+    def typed(key: Key) -> list[str]:
         return [f"{literal(value)}::{column.type}" for column, (_, value) in zip(table.key, key, strict=True)]
 
     conditions = [

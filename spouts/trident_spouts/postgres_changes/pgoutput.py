@@ -37,7 +37,7 @@ _OIDS = Struct(">xiB").unpack_from
 _COLUMNS = Struct(">H").unpack_from
 _TYPE = Struct(">I4x").unpack_from
 _IMAGE_AT = 6
-"""The place of the first row in a message: after its letter, the table's number, and the letter of the row."""
+"""The offset of the first row in a message: after its letter, the table's number, and the letter of the row."""
 
 _NULL, _TEXT, _UNCHANGED = b"ntu"
 _NEW, _OLD = b"NO"
@@ -56,7 +56,7 @@ class Transaction(NamedTuple):
     pieces: tuple[bytes, ...]
     """The tuples as CSV, in pieces of whole rows."""
     keys: tuple[tuple[str, ...], ...] = ()
-    """The primary key of each tuple, as texts, if the decoder was asked for keys. Then each piece is one tuple."""
+    """The primary key of each tuple, as texts, if keys were requested. Then each piece is one tuple."""
 
     @property
     def rows(self) -> int:
@@ -64,9 +64,9 @@ class Transaction(NamedTuple):
 
 
 def without_rows(transaction: Transaction, kept: Sequence[bool]) -> Transaction:
-    r"""Return a transaction with some of its tuples. It must have keys.
+    r"""Return a transaction with only some of its tuples. It must have keys.
 
-    An update of which one tuple is left is a deletion or an insert.
+    If only one tuple of an update remains, it becomes a deletion or an insert.
 
     >>> update = Transaction(Last(7, 100, 110, 0), 3, b"\1\2", (b"1\n", b"2\n"), (("1",), ("2",)))
     >>> without_rows(update, [True, False]).kinds, without_rows(update, [False, True]).kinds
@@ -84,7 +84,7 @@ def without_rows(transaction: Transaction, kept: Sequence[bool]) -> Transaction:
 
 
 class Decoder:
-    """Decodes the messages of a slot. Transactions that were committed before the LSN `after` are only noted.
+    """Decodes the messages of a slot. Of transactions committed before the LSN `after`, only the last is recorded.
 
     `with_keys`: read the primary key of each tuple, too.
     """
@@ -108,7 +108,7 @@ class Decoder:
         """The last transaction before `after` that changed the table."""
 
     def feed(self, message: bytes) -> Transaction | None:
-        """Take the next message. Return the transaction that it ends, if that changed the table."""
+        """Process the next message. Return the transaction that it ends, if that changed the table."""
         self._messages += 1
         letter = message[:1]
         if letter in b"IUD":
@@ -165,9 +165,9 @@ class Decoder:
         self._add(_AFTER, self._values(message, at + 1, before if whole else ())[0])
 
     def _values(self, message: bytes, at: int, before: Sequence[bytes | None] = ()) -> tuple[list[bytes | None], int]:
-        """Return the values of a row and the place after it. `before`: the row before an update.
+        """Return the values of a row and the offset after it. `before`: it is the row before an update.
 
-        The server leaves out large values that an update does not change.
+        The server omits large values that an update does not change.
         """
         (count,) = _COLUMNS(message, at)
         at += 2
@@ -190,7 +190,7 @@ class Decoder:
         return values, at
 
     def _check_left_out(self, kind: int, place: int) -> None:
-        """Raise SourceChangedError if a value is not in the message and its column is read."""
+        """Raise SourceChangedError if the message lacks the value of a column that is read."""
         if kind != _UNCHANGED:
             raise SourceChangedError(
                 f"{self._source.name}: transaction {self._begun[2]} has a value of the unknown form {chr(kind)!r}"
@@ -248,7 +248,7 @@ class Decoder:
             )
 
     def _relation(self, message: bytes) -> None:
-        """Read the description of the table's columns, and make the function that writes the fields of a row."""
+        """Read the description of the table's columns, and create the function that writes the fields of a row."""
         at = message.index(b"\0", message.index(b"\0", 5) + 1) + 2  # after the schema, the name and the identity
         (count,) = _COLUMNS(message, at)
         at += 2
@@ -273,7 +273,7 @@ class Decoder:
 
 
 def _writer(columns: Sequence[tuple[int, bool]]) -> Callable[[list[bytes | None]], bytes]:
-    """Return the function that writes some values of a row as a line of CSV: their places, and whether to quote them.
+    """Return the function that writes some values of a row, given by position, as a CSV line, quoted if needed.
 
     A null is empty, an empty text is two quotation marks. Values of other types than texts need no quotation marks.
     """

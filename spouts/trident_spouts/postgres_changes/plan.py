@@ -6,7 +6,7 @@ from trident_spouts.postgres_changes.lsn import lsn_from, lsn_text
 
 
 class Last(NamedTuple):
-    """A transaction that changed the table: its number, the LSN of its commit and of the end of it, and its time."""
+    """A transaction that changed the table: its number, the LSNs of its commit and its end, and its time."""
 
     xid: int
     commit: int
@@ -15,7 +15,7 @@ class Last(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The identity of the server, the database, the table and the publication, by which positions are compared."""
+    """The identity of the server, the database, the table and the publication, which positions are compared by."""
 
     system: str | None
     """The system identifier of the server; None if the user may not see it."""
@@ -35,20 +35,20 @@ Key = tuple[tuple[str, str], ...]
 
 
 class Shown(NamedTuple):
-    """Some of the rows that the stream began with: the transactions that they show.
+    """A part of the initial rows: the transactions that it includes.
 
-    Changes of these transactions are in the rows already, so they are left out.
+    The rows already include the changes of these transactions, so the changes are skipped.
     """
 
     snapshot: str
     """The snapshot in which the rows were read, as the server writes it: xmin:xmax:xip."""
     until: int
-    """An LSN. The rows show no transaction that was committed after it."""
+    """An LSN. The rows include no transaction that was committed after it."""
     upto: Key | None = None
-    """The largest key of these rows. None: they are the rest of the table."""
+    """The greatest key of these rows. None: they are the rest of the table."""
 
     def shows(self, transaction: Last) -> bool:
-        """Return whether the rows show the changes of a transaction.
+        """Return whether the rows include the changes of a transaction.
 
         >>> shown = Shown("10:20:15,17", 1000)
         >>> [shown.shows(Last(xid, 900, 910, 0)) for xid in (9, 12, 15, 19, 20)]
@@ -67,7 +67,7 @@ class Shown(NamedTuple):
 
 
 _CYCLE = 2**32
-"""The number of transactions after which the 32 bits of a number in the log of changes repeat."""
+"""The number of transactions after which the 32-bit transaction numbers in the log of changes repeat."""
 
 
 class Plan(NamedTuple):
@@ -81,14 +81,14 @@ class Plan(NamedTuple):
     last: Last | None
     """The last transaction up to `to` that changed the table; None if there was none since the slot was created."""
     shown: tuple[Shown, ...]
-    """The parts in which the rows were read that the table had at the beginning, by their keys. Empty if the stream
-    began without these rows, or all transactions that they show were read."""
+    """The parts in which the initial rows of the table were read, by their keys. Empty if the stream began without
+    these rows, or once all transactions that they include were read."""
     begin: int | None = None
     """The position of the slot at the beginning of the stream. None if `last` is known."""
 
     @property
     def rows_left(self) -> bool:
-        """True if the table has first rows that were not read yet."""
+        """True if the table has initial rows that were not read yet."""
         return self.after is None and bool(self.shown) and self.shown[-1].upto is not None
 
     def logged(self) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from trident_spouts.postgres_changes.source import EXISTS, ChangesSource, Table,
 from trident_spouts.postgres_changes.unseen import Unseen, check_key
 
 _LONGEST_SILENCE = 16 << 20
-"""The bytes of the log of changes without a change of the table after which an empty batch moves the position. Without
-it the server would keep the log for as long as only other tables change."""
+"""The bytes of the log without a change of this table after which an empty batch moves the position. Otherwise the
+server would keep the log for as long as only other tables change."""
 
 _PIECE_BYTES = 4 << 20
 
@@ -34,19 +34,19 @@ class ChangesPlanner:
         self._table: Table | None = None
         self._unseen = Unseen(source, self._database)
         self._first: dict[Key | None, tuple[tuple[Shown, ...], pa.Table]] = {}
-        """The first rows of batches that are under way, by the key after which they begin."""
+        """The initial rows in batches under way, by the key after which they begin."""
         self._flushed: int | None = None
         self._place: Place | None = None
         """The place as of the last reading; None before the first."""
         self._silent_to = 0
-        """The end of a record in the log. When it is on disk, and the reading has reached the end of the log, no
-        transaction up to there was left out."""
+        """The end of a record in the log. Once it is on disk and the reading has reached the log's end, no
+        transaction up to it is missing."""
         self._committed = 0
         """The end of the last plan whose batch is committed."""
         self._proved: str | None = None
-        """The server whose log of changes is the one that was read, as far as it was read; see `Slot.server`. On any
-        other server the slot must not be advanced: the log could no longer be compared with the changes that were
-        read."""
+        """The server whose log of changes is known to be the one that was read; see `Slot.server`. On any other
+        server the slot must not be advanced, because the log could then no longer be compared with the changes that
+        were read."""
         self.waits: str | None = None
         """The reason why the last plan returned None although there may be changes."""
 
@@ -86,7 +86,7 @@ class ChangesPlanner:
         return self._unseen.of(self._table, plan, transactions)
 
     def _read(self, session: Session, previous: Plan, repeated: Last | None = None) -> int:
-        """Read what came after a plan. Return the LSN up to which it is certain that nothing came.
+        """Read the log after a plan. Return the LSN up to which it certainly has no further change.
 
         `repeated` is the last transaction of a batch after `previous` that another run planned.
         """
@@ -133,7 +133,7 @@ class ChangesPlanner:
         return self._with_rows(start, limit)
 
     def _more_rows(self, previous: Plan, limit: int) -> Plan:
-        """Return the next part of the rows that the table has at the beginning."""
+        """Return the next part of the table's initial rows."""
         self._database.read(lambda session: self._checked(session, self._opened(session), previous))
         return self._with_rows(previous, limit)
 
@@ -149,7 +149,7 @@ class ChangesPlanner:
         else:
             shown = (*shown, part)
         self._first[after] = shown, rows
-        self._reader = Reader(self._source)  # without keys what it holds would be of no use beside several parts
+        self._reader = Reader(self._source)  # without keys a part could not be combined with others
         return previous._replace(after=None, rows=rows.num_rows, shown=shown)
 
     def _look(self) -> Look:
@@ -186,9 +186,9 @@ class ChangesPlanner:
         return rows.append_column(EXISTS if keys_only else CHANGE, kinds_of(codes, keys_only))
 
     def success(self, plan: Plan) -> None:
-        """Let the slot forget the changes up to the end of a plan, because its batch is committed.
+        """Let the slot discard the changes up to the end of a plan, because its batch is committed.
 
-        If the server may be another one than that which was read, the next reading lets it forget them.
+        If the server may have been replaced, this is left to the next reading.
         """
         self._committed = max(self._committed, plan.to)
         server = self._proved
@@ -199,7 +199,7 @@ class ChangesPlanner:
         self._first = {after: part for after, part in self._first.items() if part[0] != plan.shown}
 
     def read_so_far(self, previous: Plan | None) -> ReadSoFar | None:
-        """Return how many bytes of the log of changes were read, of those that are on disk."""
+        """Return how many bytes of the log of changes were read, out of those on disk."""
         flushed = self._flushed
         if previous is None or flushed is None:
             return None

@@ -1,7 +1,7 @@
 """Reads transactions from a slot, and keeps them until their batches are committed.
 
-The slot returns all transactions after its confirmed position, each time. It is advanced only after a commit, so the
-transactions of batches that are under way come again: they are compared with those that were read, and left out.
+The slot returns all transactions after its confirmed position, each time. It is advanced only after a commit, so it
+returns the transactions of batches under way again: they are compared with those that were read, and skipped.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from trident_spouts.postgres_changes.source import ChangesSource, Table
 
 _LEAST_MESSAGES = 10_000
 _BATCHES = 4
-"""The number of full batches that are read at once, because each reading begins at the slot's confirmed position."""
+"""The number of full batches per reading, because each reading starts over at the slot's confirmed position."""
 
 
 class _Kept(NamedTuple):
@@ -56,7 +56,7 @@ class Reader:
             self._kept = kept._replace(begin=to, transactions=left)
 
     def at_end(self, after: int, flushed: int) -> bool:
-        """Return whether nothing can have come after an LSN since the last reading: the log ends where it did."""
+        """Return whether no change can follow an LSN as of the last reading: the log ends there."""
         return self._kept.end <= after <= flushed == self._complete
 
     def read(
@@ -69,11 +69,11 @@ class Reader:
         with_keys: bool = False,
         repeated: Last | None = None,
     ) -> bool:
-        """Read transactions after an LSN, beyond those that are kept. Return whether the end of the log was reached.
+        """Read transactions after an LSN, beyond those already kept. Return whether the end of the log was reached.
 
-        `with_keys`: read the primary key of each tuple, too. `last` is the last transaction up to there. Raises
-        DataLossError if the slot has another history before it. If `last` is not known, `repeated` is a transaction
-        after it that was read before: the slot must have this one.
+        `with_keys`: read the primary key of each tuple, too. `last` is the last transaction up to the LSN; the slot
+        must have the same one. If it is not known, `repeated` is a later transaction that was read before, which the
+        slot must still have. Otherwise raises DataLossError.
         """
         kept = self._kept if self._kept.begin <= after <= self._kept.end else _Kept(after, after, (), last)
         again = sum(each.messages for each in kept.transactions if each.id.commit >= slot.confirmed)
@@ -115,7 +115,7 @@ class Reader:
         )
 
     def _check_history(self, kept: _Kept, slot: Slot, skipped: Last | None) -> None:
-        """Raise DataLossError unless the slot repeated the last transaction that was read, and none after it."""
+        """Raise DataLossError unless the slot returned the last transaction again, and none between it and the LSN."""
         expected = kept.last if kept.last is not None and kept.last.commit >= slot.confirmed else None
         if skipped != expected:
             raise self._other_history(
@@ -133,7 +133,7 @@ def _shown(transaction: Last | None) -> str:
 
 
 def up_to_rows(transactions: Sequence[Transaction], limit: int) -> list[Transaction]:
-    """Return the first transactions, at least one, as far as they have at most `limit` rows."""
+    """Return the first transactions, at least one, that have at most `limit` rows in all."""
     rows = 0
 
     def fits(transaction: Transaction) -> bool:

@@ -1,4 +1,4 @@
-"""Rows that DDL brings, removes or rewrites without the log of changes.
+"""Rows that DDL adds, removes or rewrites without an entry in the log of changes.
 
 A position holds the file of each partition, and the form of each column. The next look at the server compares them.
 """
@@ -15,7 +15,7 @@ from trident_spouts.postgres_changes.plan import Place
 from trident_spouts.postgres_changes.source import ChangesSource, Column, Table
 
 _VARYING = {25, 1562}
-"""Types with a length that may grow: text and varchar, which are one here, and varbit."""
+"""Types whose length may grow: text and varchar, which count as the same type here, and varbit."""
 _TIMES = {1083, 1114, 1184, 1266}
 _NUMERIC, _CHAR = 1700, 1042
 
@@ -57,7 +57,7 @@ def partitions(session: Session, source: ChangesSource, table: Table) -> Partiti
 
 
 def check_partitions(session: Session, source: ChangesSource, then: Place, now: Place) -> None:
-    """Raise SourceChangedError if partitions brought or took away rows without the log of changes."""
+    """Raise SourceChangedError if partitions added or removed rows without the log of changes."""
     if then.partitions is None or now.partitions is None:
         return
     (before, xid), (files, _) = then.partitions, now.partitions
@@ -85,7 +85,7 @@ def check_partitions(session: Session, source: ChangesSource, then: Place, now: 
 
 
 def same_column(then: Sequence[Any], now: Sequence[Any]) -> bool:
-    """Return whether the table has a column of a position with the values that it had then, in the same texts."""
+    """Return whether the table still has a column of a position, with the same values in the same texts."""
     (number, kind, before, labels), now = then, Column(*now)
     if (number, kind) != (now.number, now.type) or not set(labels) <= set(now.labels):
         return False
@@ -114,10 +114,10 @@ def _filled_before(session: Session, source: ChangesSource, member: str) -> bool
 
 
 def _same_rows(session: Session, source: ChangesSource, member: str, xid: int) -> bool:
-    """Return whether a new file has the rows of the former one.
+    """Return whether a new file has the rows of the previous one.
 
-    VACUUM FULL and CLUSTER keep the transactions that wrote the rows. ALTER TABLE writes each row anew, in the
-    transaction that changes a column. After TRUNCATE there are neither such rows nor others from before.
+    VACUUM FULL and CLUSTER keep the transaction numbers of rows. ALTER TABLE rewrites each row in the transaction that
+    changes a column. After TRUNCATE there is no row of either kind.
     """
     (same,) = session.one(
         f"select exists(select from {_rows_of(session, source, member)} r where age(r.xmin) > "
@@ -127,7 +127,7 @@ def _same_rows(session: Session, source: ChangesSource, member: str, xid: int) -
 
 
 def _rows_of(session: Session, source: ChangesSource, member: str) -> str:
-    """Return the rows of a partition as SQL. The right to read the table need not include its partitions."""
+    """Return the rows of a partition as SQL. The permission to read the table may not include its partitions."""
     (readable,) = session.one(f"select has_table_privilege({member}, 'select')")
     return (
         _name(session, member)

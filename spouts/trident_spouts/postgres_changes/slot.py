@@ -29,13 +29,13 @@ class Slot(NamedTuple):
     """A slot at one moment, and the end of the server's log of changes."""
 
     confirmed: int
-    """The LSN before which the slot returns no transaction that was committed."""
+    """The LSN before whose commits the slot returns no transaction."""
     flushed: int
     """The LSN up to which the log of changes is on disk: changes are read up to here."""
     inserted: int
     """The LSN at which the next record begins."""
     server: str
-    """The time at which the server was started. A restored server, and one that takes its place, has another one."""
+    """The server's start time. A restored or replaced server has another one."""
 
 
 class Look(NamedTuple):
@@ -69,7 +69,7 @@ def look_at(session: Session, source: ChangesSource, table: Table) -> Look:
 
 
 def logical(connection: Any) -> Iterator[Finding]:
-    """Yield what keeps a server, for `trident doctor`, from making a slot: its log of changes, or the user's right."""
+    """Yield, for `trident doctor`, the reasons why a server cannot create a slot: settings and permissions."""
     (level,) = connection.execute("show wal_level").fetchone()
     if level != "logical":
         todo = "ALTER SYSTEM SET wal_level = logical, and restart the server"
@@ -158,7 +158,7 @@ def check_position(source: ChangesSource, look: Look, plan: Plan) -> Slot:
     """Return the slot. Raises DataLossError unless it has all changes after a plan, of the same table."""
     then, now = plan.place, look.place
     problem = None
-    if then.system != now.system and None not in (then.system, now.system):  # a right was granted or revoked
+    if then.system != now.system and None not in (then.system, now.system):  # a permission was granted or revoked
         problem = f"is on another server (system identifier {then.system} before, {now.system} now)"
     elif then.database != now.database:
         problem = f"is in another database (number {then.database} before, {now.database} now)"
@@ -205,7 +205,7 @@ def _other_position(source: ChangesSource, slot: Slot, plan: Plan) -> str | None
 
 
 def check_still(session: Session, source: ChangesSource, slot: Slot, read: int) -> None:
-    """Raise an error if another program advanced the slot during a reading, which began after the LSN `read`."""
+    """Raise an error if another program advanced the slot during a reading that began after the LSN `read`."""
     rows = session.rows(
         f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = {literal(source.slot)}"
     )
@@ -214,7 +214,7 @@ def check_still(session: Session, source: ChangesSource, slot: Slot, read: int) 
         raise lost(
             source, f"has changes that another program has taken from the slot {source.slot!r}, or dropped with it"
         )
-    if confirmed != slot.confirmed:  # a former driver reports its last commit
+    if confirmed != slot.confirmed:  # a previous driver reports its last commit
         raise SourceUnreadableError(
             f"{source.name}: the slot {source.slot!r} was advanced during a reading; read again"
         )
@@ -250,9 +250,11 @@ def create(session: Session, source: ChangesSource) -> bool:
 
 
 def advance(session: Session, source: ChangesSource, to: int, server: str) -> None:
-    """Let the slot forget the changes up to an LSN. Does nothing if the slot is beyond it, is gone, or is elsewhere.
+    """Let the slot discard the changes up to an LSN.
 
-    `server` is the server that has shown that it has these changes; see `Slot.server`.
+    Do nothing if it is beyond the LSN, is gone, or is on another server.
+
+    `server` is the server that is known to have these changes; see `Slot.server`.
     """
     lsn = literal(lsn_text(to))
     session.rows(

@@ -15,7 +15,7 @@ from trident_spouts.jdbc.relation import Relation, Source, literal, look_up, quo
 OWNER = "PostgresChangesSpout"
 
 EXISTS = "_exists"
-"""The field of tuples that have only the key of a row that goes: true, or null if the row was deleted."""
+"""The field for tuples that may have only a row's key: true, or null if the row was deleted."""
 
 
 class ChangesSource(NamedTuple):
@@ -28,9 +28,9 @@ class ChangesSource(NamedTuple):
     slot: str
     publication: str
     rows_first: bool
-    """True if the stream begins with the rows that the table has."""
+    """True if the stream begins with the present rows of the table."""
     keys_only: bool
-    """True if the row before a change may be only its key, so that tuples are rows or deletions of keys."""
+    """True if the row before a change may be only its key, so that each tuple is a row or the deletion of a key."""
     skips_truncate: bool
     limit: int
     most_rows: int
@@ -43,7 +43,7 @@ class ChangesSource(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column: its number in the table, which a column that is added later never gets again, and that of its type.
+    """A column: its number in the table, which is never reused, and the number of its type.
 
     `modifier` is the type's modifier, such as a length, -1 if it has none; `labels` are those of an enumeration.
     """
@@ -82,14 +82,14 @@ class Table(NamedTuple):
     from_sql: str
     """The table as an item after FROM, without the rows of tables that inherit from it."""
     key: tuple[KeyColumn, ...]
-    """The primary key. Empty if there is none, or the changes do not bring it."""
+    """The primary key. Empty if there is none, or if changes do not include it."""
     partitioned: bool
 
 
 def opened(session: Session, source: ChangesSource) -> Table:
     """Return the description of the table.
 
-    Raises an error unless its changes can be read: they must name the rows before and after.
+    Raises an error unless its changes include the rows before and after.
     """
     relation = look_up(session, source.source)
     assert relation.oid is not None
@@ -113,7 +113,7 @@ def opened(session: Session, source: ChangesSource) -> Table:
 
 
 def _key(session: Session, table: int) -> tuple[KeyColumn, ...]:
-    """Return the primary key of a table, if each update and deletion brings it."""
+    """Return the primary key of a table, if each update and deletion includes it."""
     bring_others = session.rows(
         f"select 1 from pg_class where oid in ({members_sql(table)}) and relkind in ('r', 'p') "
         f"and relreplident not in ('d', 'f') and (oid = {table} or relispartition)"
@@ -164,14 +164,14 @@ def _check_table(session: Session, source: ChangesSource, relation: Relation, ki
 
 
 def _check_identity(session: Session, source: ChangesSource, table: int) -> None:
-    """Raise SourceUnreadableError unless updates and deletions bring the whole row that was there before."""
+    """Raise SourceUnreadableError unless updates and deletions include the whole previous row."""
     members = session.rows(
         f"select oid::regclass::text from pg_class where oid in ({members_sql(table)}) and relkind in ('r', 'p') "
         f"and relreplident <> 'f' and (oid = {table} or relispartition)"
     )
     if members:
         raise SourceUnreadableError(
-            f"{source.name}: updates and deletions of {members[0][0]} bring only the key of the row that was there "
-            f"before, and an aggregate needs the whole row: ALTER TABLE {members[0][0]} REPLICA IDENTITY FULL. Or use "
+            f"{source.name}: updates and deletions of {members[0][0]} include only the key of the previous row, but "
+            f"an aggregate needs the whole row: ALTER TABLE {members[0][0]} REPLICA IDENTITY FULL. Or use "
             f"images='key', which is enough for asUpserts({EXISTS!r}).toTable(...)"
         )

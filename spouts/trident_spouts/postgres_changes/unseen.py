@@ -1,8 +1,8 @@
-"""The changes of transactions that the first rows of a stream do not show.
+"""The changes of transactions that the initial rows of a stream do not include.
 
-The rows were read in parts, by their primary key, each part later than the one before. So a transaction that one part
-shows is shown by all parts after it. Of a transaction that the first parts do not show, the changes of their rows are
-new, and those of all other rows are in the rows already.
+The rows were read in parts by primary key, one after the other. So a transaction that one part includes is also in all
+later parts. For a transaction that only the later parts include, the changes of rows in the earlier parts are new; all
+others are in the rows already.
 """
 
 import json
@@ -18,14 +18,14 @@ from trident_spouts.postgres_changes.source import ChangesSource, Table
 
 
 class Unseen:
-    """Finds the changes that are new to one run, and remembers which they are."""
+    """Finds and remembers the changes that are new, for one run."""
 
     def __init__(self, source: ChangesSource, database: Database) -> None:
         self._source, self._database = source, database
         self._parts: dict[tuple[Last, Key], Transaction] = {}
 
     def of(self, table: Table, plan: Plan, transactions: Sequence[Transaction]) -> list[Transaction]:
-        """Return the transactions of a plan without the changes that the rows show."""
+        """Return the transactions of a plan without the changes that the rows already include."""
         bounds = [_bound(plan.shown, each.id) for each in transactions]
         divided = [
             (each, bound)
@@ -56,7 +56,7 @@ class Unseen:
 
 
 def _bound(shown: Sequence[Shown], transaction: Last) -> Key | bool:
-    """Return the largest key whose row does not show a transaction; True if no row shows it, False if all do."""
+    """Return the greatest key of the rows without a transaction; True if no row includes it, False if all do."""
     if not shown or not shown[-1].shows(transaction):
         return True
     bound = None
@@ -66,7 +66,7 @@ def _bound(shown: Sequence[Shown], transaction: Last) -> Key | bool:
 
 
 def check_key(source: ChangesSource, table: Table, bound: Key) -> None:
-    """Raise SourceChangedError unless the table still has the primary key by which its rows were read."""
+    """Raise SourceChangedError if the table's primary key is not the one by which its rows were read."""
     then, now = [name for name, _ in bound], [column.name for column in table.key]
     if then != now:
         raise SourceChangedError(

@@ -112,10 +112,7 @@ def loss(position: Position, look: Look | None) -> str | None:
 
 
 def _another_life(position: Position, look: Look) -> str | None:
-    """Return a text that says that this is another stream than the one that was read, or an older copy.
-
-    Otherwise None.
-    """
+    """Return a text if this stream is not the one that was read, or is an older copy of it; otherwise None."""
     if order(look.last) < order(position.id):
         return (
             f"its last id is {look.last}, but it was read up to {position.id}: it was deleted and recreated, or the "

@@ -187,7 +187,7 @@ class RedisStreamSpout:
         """
         about = f"RedisStreamSpout at {redacted(self.url)}"
         address = Address(self.url, min(SECONDS, self.connectTimeout), self.socketTimeout)
-        # A stream that has begun may leave out a start, and the doctor does not know whether this one has.
+        # A stream that has begun may have no start option, and the doctor does not know whether this one has begun.
         starts = {at: ZERO if start == UNNAMED else start for at, start in zip(self.streams, self.starts, strict=True)}
         with closing(StreamServers(address, 0.0)) as servers:
             try:

@@ -182,7 +182,7 @@ def _rows(parquet: pq.ParquetFile, part: Part, storage: Storage, schema: StructT
 
 
 def _rows_of(only: OnlyRows, batch: pa.RecordBatch) -> pa.Array:
-    """Return for each row of a batch of a file whether it is to be read."""
+    """Return for each row of a batch whether to read it."""
     return pc.is_in(batch.column(only.column).cast(pa.string()), pa.array(only.values))
 
 
@@ -217,7 +217,7 @@ def _cast(column: pa.Array, field: pa.Field, where: str) -> pa.Array:
 def _constant(value: Any, field: pa.Field, where: str) -> pa.Scalar:
     """Return the value of a partition column as a scalar of the field's type. `value` may be given as text."""
     kind = field.type
-    if value is None or value == "":  # tables write a missing value as an empty text, too
+    if value is None or value == "":  # tables also write a missing value as an empty text
         return pa.scalar(None, kind)
     try:
         if not isinstance(value, str) or kinds.is_string(kind):

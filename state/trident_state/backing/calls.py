@@ -126,18 +126,18 @@ class MapCalls:
         return () if told is None else tuple(self._call(told))
 
     def close(self) -> None:
-        """Close the map, if it was created and can be closed."""
+        """Close the map if it was created and has a method `close`."""
         close = getattr(self._map, "close", None)
         if close is not None:
             self._call(close)
 
     def _begin_again(self) -> None:
-        """Forget the map, which may have a connection of the parent, in a forked child."""
+        """Drop the map in a forked child, because it may hold a connection of the parent."""
         leave_to_parent(self._map)
         self._map = None
 
     def _made_map(self) -> BackingMap:
-        """Return the map. The first call creates it."""
+        """Return the map, and create it at the first call."""
         if self._map is None:
             made = self._call(self._make)
             if not offers(made, BackingMap):

@@ -81,7 +81,7 @@ class BackingMapState:
 
     @classmethod
     def transactional(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
-        """Return a state in which a batch that is applied again changes no value that it wrote before.
+        """Return a state in which reapplying a batch changes no value that the batch already wrote.
 
         See `TransactionalMap`. Like an opaque state it keeps (txid, prev, value). Parameters as in `opaque`.
         """
@@ -110,7 +110,7 @@ class BackingMapState:
         return made is not None and hasattr(made, "multiPutIf")
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
-        """Return the state's store, which creates the map when it first needs it."""
+        """Return the state's store, which creates the map at its first use."""
         return BackingStore(
             identity, shape, self.kind, functools.partial(self.makeMap, identity), self.values, self.most
         )
@@ -131,7 +131,7 @@ def _unwrapped(make: Callable[..., object]) -> Callable[..., object]:
 
 
 def _made_by(make: MakeMap) -> object:
-    """Return the class of the maps that `make` returns; None if the class is known only after a call of `make`."""
+    """Return the class of the maps that `make` returns; None if only a call of `make` can tell."""
     make = _unwrapped(make)  # type: ignore[assignment]
     if isinstance(make, type):
         return make

@@ -1,4 +1,4 @@
-"""The update rules of Trident's three kinds of states: the keys that a batch writes, and the values that it combines.
+"""The update rules of Trident's three kinds of states: which keys a batch writes, and with which values it combines.
 
 A rule gets one row for each key of the batch: the triple (txid, prev, value) that is stored for the key. The table of
 the rules is in ``docs/guide/state.md``. A batch that is applied again was frozen, so it has the same values as before;
@@ -46,7 +46,7 @@ class MapRule(Protocol):
 
 
 class NonTransactionalMap:
-    """The rule for values that are stored without txid: a batch that is applied again counts again.
+    """The rule for values stored without txid: a reapplied batch counts again.
 
     Meaning: ``org.apache.storm.trident.state.map.NonTransactionalMap``.
     """
@@ -59,7 +59,7 @@ class NonTransactionalMap:
 
 
 class TransactionalMap:
-    """The rule by which a batch that is applied again does not change the values that it wrote before.
+    """The rule by which a reapplied batch leaves the values that it already wrote unchanged.
 
     Meaning: ``org.apache.storm.trident.state.map.TransactionalMap``; here the state also keeps the previous value, for
     committed reads.
@@ -77,7 +77,7 @@ class TransactionalMap:
 
 
 class OpaqueMap:
-    """The rule by which a batch that is applied again recomputes, from prev, the values that it wrote.
+    """The rule by which a reapplied batch recomputes the values that it wrote, from prev.
 
     Meaning: ``org.apache.storm.trident.state.map.OpaqueMap``.
 

@@ -1,4 +1,4 @@
-"""BackingMap: the two methods that a user's map must have, a third for fencing, and two more for scan and reset.
+"""BackingMap: the two methods that a user's map must have, a third one for fencing, and two more for scan and reset.
 
 Keys and values are bytes: different keys have different bytes (1, "1" and True are three keys), and values contain the
 txid and the value before it. A map holds one state. The meta entry, under a key that no tuple can have, names that
@@ -73,6 +73,6 @@ class SortedBackingMap(ListedBackingMap, Protocol):
     def keysBetween(self, low: bytes, high: bytes, most: int | None) -> Iterable[bytes]:
         """Return the keys from `low` up to but not including `high`, in the order of their bytes.
 
-        With `most`, return only so many, the first ones.
+        With `most`, return only the first `most` keys.
         """
         ...

@@ -43,11 +43,11 @@ from trident_state.store import read_again
 
 _DROP_TRIES = 20
 _HASHED_AT_ONCE = 100_000
-"""The most times that a drop begins. It begins again if a driver wrote the state between its read and its write."""
+"""The most attempts at a drop, which starts over if a driver wrote the state between its read and its write."""
 
 
 _FEWEST_KEYS, _RANGE_KEYS = 64, 10_000
-"""The least and the most keys of a range that are read at once. Some of them may have no value any more."""
+"""The least and the most keys of a range that are read at once. Removed keys have no value, so more may be needed."""
 
 
 class _Change(NamedTuple):
@@ -110,7 +110,7 @@ class BackingStore:
         with self._writing:
             meta = self._meta()
             if meta is not None and meta.dropping:
-                self.drop(lease)  # the rest of a state whose drop was interrupted
+                self.drop(lease)  # the remains of a state whose drop was interrupted
                 meta = None
             if meta is None:
                 self.report()  # refuses a map with entries that this library did not write
@@ -154,7 +154,7 @@ class BackingStore:
         return Applied(after, len(written), len(keys) - len(written))
 
     def check_keys(self, keys: pa.Table) -> None:
-        """Raise StateValueError if the map cannot hold a key. A run calls this before it freezes a batch."""
+        """Raise StateValueError if the map cannot store a key. A run calls this before it freezes a batch."""
         if self._calls.checks_keys:
             self._calls.check_keys(self._encoded(keys).to_pylist())
 
@@ -301,7 +301,7 @@ class BackingStore:
             low = keys[-1] + b"\0"
 
     def _all_in_order(self) -> tuple[pa.Array, pa.Array]:
-        """Return all keys, and the bytes in order of each."""
+        """Return all keys, and the order-preserving bytes of each."""
         keys = pa.array(self._calls.keys(), pa.binary())
         return keys, order_of(self._decoded(keys), len(self._shape.keys))
 
@@ -387,7 +387,7 @@ class BackingStore:
         )
 
     def leave(self) -> None:
-        """Allow no further write to the map to begin. A run calls this at its end if a write has not returned."""
+        """Refuse further writes to the map. A run calls this at its end if a write has not returned."""
         self._leaving = True
 
     def close(self) -> None:

@@ -24,9 +24,9 @@ from trident_state.state_shape import StateShape
 
 
 class BatchPart(NamedTuple):
-    """Rows of a batch for one file: the table with them, and the values of all keys after the batch if asked for.
+    """Rows of a batch for one file: the table of the rows, and the values of all keys after the batch if requested.
 
-    `hashes` and `keys` are those of all keys, encoded.
+    `hashes` and `keys` are those of all keys; the keys are encoded.
     """
 
     table: pa.Table
@@ -37,7 +37,7 @@ class BatchPart(NamedTuple):
 
 
 class BatchRows:
-    """Makes the rows of batches of one state, and writes them. Up to `cache` bytes of rows are kept for reads."""
+    """Computes and writes the rows of batches of one state. Up to `cache` bytes of rows are cached for reads."""
 
     def __init__(self, folder: TableFolder, shape: StateShape, cache: int, where: str) -> None:
         self._shape, self._where = shape, where
@@ -65,11 +65,11 @@ class BatchRows:
         return BatchPart(table, used, after if values else None, hashes, every)
 
     def write(self, part: BatchPart, txid: int, expiry: Expiry) -> DataFile:
-        """Write a part of a batch into a new file. `expiry` is that after the batch."""
+        """Write a part of a batch into a new file. `expiry` is the expiry after the batch."""
         return self._write(part.table, part.used, txid, expiry)
 
     def write_none(self, txid: int, expiry: Expiry) -> DataFile:
-        """Write a file without rows, which says that values have expired with a batch."""
+        """Write a file without rows, which records that values have expired with a batch."""
         return self._write(self.columns.schema.empty_table(), 0, txid, expiry)
 
     def _write(self, table: pa.Table, used: int, txid: int, expiry: Expiry) -> DataFile:
@@ -80,7 +80,7 @@ class BatchRows:
             raise StateUnavailableError(f"{self._where}: cannot write batch {txid}: {error}") from error
 
     def _must_read(self, version: TableVersion, values: bool, used: int) -> bool:
-        """Return whether a batch's values need the stored ones: for an answer, a whole value, or a check of a sum."""
+        """Return whether a batch needs the stored values: for an answer, a whole value, or an overflow check."""
         if self._shape.combine.native == "put":
             return False
         if values or version.rows == WHOLE:
@@ -89,9 +89,9 @@ class BatchRows:
 
 
 def check_parts_distinct(where: str, parts: list[BatchPart], txid: int) -> None:
-    """Raise an error if two parts of a batch have a key in common; each part has distinct keys.
+    """Raise an error if two parts of a batch share a key. The keys within a part are distinct.
 
-    Of so many keys some hashes may be equal by chance, so the error is raised for equal keys alone.
+    Among so many keys, hashes may be equal by chance, so only equal keys raise the error.
     """
     if len(parts) > 1:
         hashes = np.sort(np.concatenate([part.hashes for part in parts]))
@@ -104,7 +104,7 @@ def check_parts_distinct(where: str, parts: list[BatchPart], txid: int) -> None:
 
 
 def _normal(keys: pa.Table, encoded: pa.Array, schema: pa.Schema) -> pa.Table:
-    """Return the keys as they are stored: with one zero and one NaN, if a field may have them."""
+    """Return the keys as they are stored, with one form of zero and of NaN if a field may have them."""
     if any(kinds.is_floating(field.type) or kinds.is_nested(field.type) for field in schema):
         return decode_keys(encoded, schema)
     return keys

@@ -1,4 +1,4 @@
-"""The removal of files that no kept txid needs, and the record of the first txid that is kept."""
+"""The removal of files that no kept txid needs, and the record of the first kept txid."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from trident_state.delta.tags import path_of_tags
 
 
 class Keep(NamedTuple):
-    """The txids that a state keeps: those that were the last one within some hours, and the last few."""
+    """How many txids a state keeps: all of the last hours, and at least the last few."""
 
     hours: float
     txids: int
@@ -23,15 +23,15 @@ class Keep(NamedTuple):
 class Cleaner:
     """Deletes old files of one state. A driver deletes files only while it holds the state.
 
-    First a version says from which txid on the state is kept. A driver that takes the state over sets the same number,
-    so the version of a former driver, which may keep less, collides with the takeover.
+    Before the deletion, a version of the table records the first kept txid. A driver that takes the state over sets
+    the same number, so a conflicting version of the previous driver fails.
     """
 
     def __init__(self, table: StateTable, past: PastFiles, keep: Keep, lease: Callable[[], Lease | None]) -> None:
         self._table, self._past, self._keep, self._lease = table, past, keep, lease
 
     def clean(self, keep: Keep | None = None) -> None:
-        """Delete the files that are too old for all txids that are kept."""
+        """Delete the files that no kept txid needs."""
         keep = keep or self._keep
         version = self._table.look()
         if version is None or version.dropped or version.lease != self._lease():
@@ -40,17 +40,19 @@ class Cleaner:
         kept = self._first_kept(version, keep, round(1000 * before))
         needed = self._past.needed(version.files, kept, round(1000 * before))
         needed |= version.tags.paths | {path_of_tags(version.tags.number)}
-        # The file of a batch that is not committed yet may be as old.
+        # The file of a batch that is not committed yet may be just as old.
         gone = [name for name in self._table.old_files(needed, before) if first_batch(name) <= version.marker]
         if kept == version.kept and not gone:
             return
         merges = (
             version.compactions + 1
-        )  # a merge that has slept for so long may name files that are to go: it collides
+        )  # a merge that was suspended for that long may name deleted files: its commit conflicts
         try:
-            numbers = {KEPT: kept, COMPACTIONS: merges, TAGS: version.tags.number}  # a tag collides, too
+            numbers = {KEPT: kept, COMPACTIONS: merges, TAGS: version.tags.number}  # a tag conflicts, too
             self._table.commit(version, numbers, {"kept": kept, "compactions": merges})
-        except MovedError:  # another driver has the state now, or a merge or a tag came first; they go another time
+        # another driver has taken the state, or a merge or a tag was committed first; the next cleaning
+        # deletes the files
+        except MovedError:
             return
         reach("delta.kept")
         self._table.delete_named(gone)

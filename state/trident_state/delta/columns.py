@@ -1,10 +1,9 @@
-"""The columns of a state's table, and its rows as the library uses them.
+"""The columns of a state's table, and conversions between its rows and the library's form.
 
     the key fields, by their names | value | _txid | _bucket
 
-`_txid` is the batch that wrote the row. `_bucket` is a part of the hash of the key, by which the rows of a file are
-sorted. A column of a type that Delta does not have holds the encoding of `trident_state.encoding` as bytes; one of
-intervals holds microseconds.
+`_txid` is the batch that wrote the row. `_bucket` is a part of the key's hash; the rows of a file are sorted by it. If
+Delta lacks a type, the column holds the bytes of `trident_state.encoding`; intervals are stored as microseconds.
 """
 
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from trident_state.encoding import decode_column, encode_column
 from trident_state.keys import encode_checked_keys, hash_keys
 
 BUCKETS = 65_536
-"""The number of buckets. The buckets of a file's parts are stored in the file, so this may never change."""
+"""The number of buckets. It must never change, because files store the bucket ranges of their parts."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -48,7 +47,7 @@ class Rows(NamedTuple):
 
 
 class TableColumns:
-    """The columns of the table of a state with the given key fields and type of values."""
+    """The columns of the table of a state with these key fields and this value type."""
 
     def __init__(self, keys: pa.Schema, value: pa.DataType, where: str) -> None:
         self._keys, self._type, self._where = keys, value, where
@@ -107,7 +106,7 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(kind: pa.DataType) -> bool:
-    """Return whether Delta has a type."""
+    """Return whether Delta supports a type."""
     if kinds.is_struct(kind):
         return kind.num_fields > 0 and all(_plain(kind.field(at).type) for at in range(kind.num_fields))
     if kinds.is_list(kind):

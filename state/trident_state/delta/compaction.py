@@ -1,11 +1,11 @@
 """Compaction: the files of successive batches become one sorted file for each range of buckets.
 
-A merge takes files of batches before the last one, and adds and removes files in one version of the table. The content
-as of the marker, and as of the txid before it, is the same in both versions. A merge that comes second, of this driver
-or of another one, collides with the first by the number of compactions, and leaves nothing behind.
+A merge replaces files of batches before the last one in one version of the table. The content as of the marker, and as
+of the txid before it, does not change. Two concurrent merges, by this driver or by another, conflict in the number of
+compactions; the second one has no effect.
 
-A merge of many rows takes minutes. Meanwhile batches go on, so the same thread merges the newer files in between. The
-numbers of these compactions follow each other, so a compaction of another driver among them still collides.
+A merge of many rows takes minutes. Meanwhile batches continue, so the same thread merges newer files in between. The
+numbers of these compactions are consecutive, so a compaction by another driver among them still conflicts.
 """
 
 import time
@@ -27,20 +27,20 @@ from trident_state.expiry import without_expired
 from trident_state.keys import decode_keys
 
 NO_BATCH = -1
-"""A txid before all batches, and before the content that a state begins with."""
+"""A txid before all batches, and before the initial content of a state."""
 
 LEAST = 8
-"""The least number of successive runs that are worth a merge. A run is the files of the same batches."""
+"""The least number of consecutive runs to merge. A run is the files of the same batches."""
 MOST = 32
-"""The number of runs from which on half of them are merged, whatever their sizes are."""
+"""The number of runs from which half of them are merged, whatever their sizes."""
 _SMALL = 4_096
-"""The rows below which a run costs no more than one of so many rows."""
+"""The least rows that a run counts as: smaller runs cost as much as one of this size."""
 _ROWS = 1_000_000
-"""About the most rows of a file that a merge writes."""
+"""The approximate most rows in a file that a merge writes."""
 
 
 class Compactor:
-    """Merges the files of one state. Once `stopped` is set, a merge under way ends without an effect."""
+    """Merges the files of one state. Setting `stopped` ends a running merge without effect."""
 
     def __init__(
         self, table: StateTable, files: DataFiles, reads: TableReads, columns: TableColumns, where: str
@@ -48,17 +48,17 @@ class Compactor:
         self._table, self._files, self._reads, self._columns = table, files, reads, columns
         self._where, self.stopped = where, Flag()
         self._merging = NO_BATCH
-        """The last batch whose file a merge under way takes."""
+        """The last batch whose file the running merge takes."""
         self._count = 0
-        """The number of compactions after the last one that is known not to be of another driver."""
+        """The number of compactions after the last one that this driver knows to be its own."""
 
     def waiting(self, version: TableVersion) -> int:
-        """Return how many runs no merge has begun to take."""
+        """Return the number of runs that no merge has taken yet."""
         merging = self._merging
         return len({file.low for file in version.files if file.low > merging})
 
     def merge_once(self) -> TableVersion | None:
-        """Merge some files, if enough have come. Return the new version, None if nothing was merged."""
+        """Merge some files if there are enough. Return the new version; None if nothing was merged."""
         version = self._table.look()
         if version is None or version.dropped:
             return None
@@ -87,27 +87,30 @@ class Compactor:
         return merged
 
     def _newer_merged(self, base: TableVersion, last: int) -> TableVersion:
-        """Merge files of batches after `last`, if enough have come, within a merge of older files.
+        """Merge files of batches after `last` if there are enough, during a merge of older files.
 
-        Return the version that the older merge's own version follows: that of the last compaction, or `base` if there
-        was none. Raises MovedError if another driver has compacted the table meanwhile, or dropped the state.
+        Return the version that the older merge must follow: that of the last compaction, or `base` if there was none.
+        Raises MovedError if another driver has compacted the table or dropped the state meanwhile.
         """
         while True:
             version = self._table.look()
             if version is None or version.compactions != self._count:
-                raise MovedError(f"{self._where}: another driver has merged files of its table; a merge was given up")
+                raise MovedError(
+                    f"{self._where}: another driver has merged files of its table; this merge was abandoned"
+                )
             chosen = chosen_files(version.files, version.marker, combine_of(version.rows) is not None, last)
             if not chosen:
                 return base
             merged = self._merge(version, chosen)
             if merged is None or merged.compactions != self._count:
-                raise MovedError(f"{self._where}: a merge of newer files of its table came second")
+                raise MovedError(f"{self._where}: another merge of newer files of its table was committed first")
             base = merged
 
     def _refused(self, written: Sequence[DataFile]) -> TableVersion | None:
-        """Delete the files of a merge that came second. Return the version if it is the merge's: its reply was lost.
+        """Delete the files of a merge whose commit conflicted. Return the version if it is this merge's own.
 
-        Then the object store's client sends the commit again by itself, and finds its own version in the way.
+        That happens if the reply was lost: the object store's client then repeats the commit, and conflicts with its
+        own version.
         """
         version = self._table.look()
         named = set() if version is None else {file.path for file in version.files}
@@ -118,10 +121,10 @@ class Compactor:
         return version
 
     def _write(self, version: TableVersion, chosen: Sequence[DataFile], written: list[DataFile]) -> TableVersion:
-        """Write the files that replace the chosen ones. The last file's number keeps the check of all files right.
+        """Write the files that replace the chosen ones. The last file's number keeps the check of all files correct.
 
-        Return the version that the merge's own version follows: that of the last compaction of newer files, if there
-        were any in between.
+        Return the version that the merge must follow: that of the last compaction of newer files, if any ran in
+        between.
         """
         low, high, facts = chosen[0].low, max(file.high for file in chosen), self._facts(chosen)
         self._merging, base = max(self._merging, high), version
@@ -130,7 +133,7 @@ class Compactor:
         last: tuple[pa.Table, int] = self._columns.schema.empty_table(), 0
         for keys, folded in self._reads.spans(chosen, combine, _ROWS):
             if self.stopped.is_set():
-                raise StateClosedError(f"{self._where}: the run has ended; a merge of its files was given up")
+                raise StateClosedError(f"{self._where}: the run has ended; a merge of its files was abandoned")
             base = self._newer_merged(base, high)
             keys, values, txids = _kept(keys, folded, combine is not None, gone)
             if not len(keys):
@@ -144,18 +147,21 @@ class Compactor:
         return base
 
     def _facts(self, chosen: Sequence[DataFile]) -> FileFacts:
-        """Return the facts of a merge. A value that has expired as of its last batch has expired for each reader."""
+        """Return the facts of a merge.
+
+        A value that expired as of the merge's last batch has expired for every reader.
+        """
         past, merged = self._reads.past, tuple((file.path, file.size) for file in chosen)
         return FileFacts(past.cutoff(chosen), past.written(chosen), round(1000 * time.time()), merged)
 
 
 def chosen_files(files: Sequence[DataFile], marker: int, added: bool, after: int = NO_BATCH) -> list[DataFile]:
-    """Return the files to merge, which are successive; none if there is no need. All are of batches after `after`.
+    """Return the consecutive files to merge, all of batches after `after`; none if no merge is needed.
 
-    The newest runs are chosen, and older ones as long as these are not larger than all that are newer. So there are few
-    runs, and a row is merged again only when the state has doubled. The files of the last batch stay as they are: a
-    read as of the txid before it must be able to leave them out. `added`: the rows are deltas; a merge of deltas alone
-    must not leave the range of their type, on which the whole sum, from the oldest run on, is.
+    The newest runs are chosen, and older ones as long as these are not larger than all newer ones together. So there
+    are few runs, and a row is merged again only when the state has doubled. The files of the last batch are left out,
+    because a read as of the txid before must be able to skip them. `added`: the rows are deltas; a partial merge of
+    deltas must not overflow their type, even if the whole sum does not.
     """
     runs = [run for run in runs_of(files) if run[0].low > after]
     while runs and runs[-1][0].high >= marker:
@@ -170,9 +176,9 @@ def chosen_files(files: Sequence[DataFile], marker: int, added: bool, after: int
 
 
 def _newest(sizes: Sequence[int]) -> int:
-    """Return how many of the newest runs to merge, from the numbers of rows of all runs, oldest first.
+    """Return how many of the newest runs to merge. The argument has the rows of all runs, oldest first.
 
-    Batches of about the same size differ a little. So among the first runs one may be twice as large as all newer ones.
+    Batches of about the same size differ a little, so one of the first runs may be twice as large as all newer ones.
     """
     least = len(sizes) // 2 if len(sizes) > MOST else 1
     count, rows = 0, 0
@@ -189,8 +195,9 @@ def _kept(
 ) -> tuple[pa.Array, pa.Array, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
     """Return the rows that a merge keeps.
 
-    A delta that is null changes nothing. A removed or expired value must stay as a row without value while an older run
-    may have the key; `gone` is None then, otherwise the txid up to which values have expired for every reader, or 0.
+    A null delta changes nothing. A removed or expired value must remain as a row without value while an older run may
+    have the key: then `gone` is None. Otherwise `gone` is the txid up to which values have expired for every reader,
+    or 0.
     """
     values, txids = folded.values, folded.txids
     if not added and gone is None:

@@ -1,4 +1,4 @@
-"""The number of a state's entries as of a txid, from the key columns of its table's files alone where that suffices."""
+"""The number of a state's entries as of a txid, counted from key columns alone if possible."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,16 +14,16 @@ from trident_state.delta.record import TableVersion
 from trident_state.state_shape import Combine
 
 _AT_ONCE = 2_000_000
-"""About the most rows that are compared at once."""
+"""The approximate most rows that are compared at once."""
 
 
 def count_entries(
     reads: TableReads, columns: TableColumns, version: TableVersion, asOf: int, cutoff: int
 ) -> int | None:
-    """Return the number of keys that have a value as of `asOf`; None if only the values can say it.
+    """Return the number of keys with a value as of `asOf`; None if counting needs the values.
 
-    In a table of deltas each key that has a row has a value. In a table of whole values the last row of a key decides,
-    by its txid and by having a value or not. So values are never decoded or combined.
+    In a table of deltas every key with a row has a value. In a table of whole values the last row of a key counts if
+    it has a value. So values are never decoded or combined.
     """
     combine, keys = combine_of(version.rows), columns.schema.names[: len(reads.keys)]
     if not keys or _may_leave(combine) or any(kinds.is_nested(columns.schema.field(name).type) for name in keys):
@@ -34,7 +34,8 @@ def count_entries(
         if combine is not None:
             count += table.group_by(keys).aggregate([]).num_rows
             continue
-        # The greatest of these numbers is that of the last row: twice its txid, and one more if it has a value.
+        # For each row, twice its txid, plus one if it has a value: the greatest number of a key belongs to its last
+        # row.
         last = pc.add(
             pc.multiply(table.column(columns.txid), 2), table.column(columns.value).is_valid().cast(pa.int64())
         )
@@ -45,12 +46,12 @@ def count_entries(
 
 
 def _may_leave(combine: Combine | None) -> bool:
-    """Return whether a combination of deltas may be no value."""
+    """Return whether a combination of deltas may remove the value."""
     return combine is not None and (combine.zeros_leave or any(_may_leave(part) for part in combine.parts or ()))
 
 
 def _tables(reads: TableReads, files: Sequence[DataFile], names: list[str]) -> Iterator[pa.Table]:
-    """Yield some columns of all rows, with all rows of a key in the same table."""
+    """Yield some columns of all rows, so that all rows of a key are in the same table."""
     for span in spans_of(sum(file.rows for file in files), _AT_ONCE):
         parts = [reads.selected(file, span, names) for file in files if file.rows]
         if parts:

@@ -1,7 +1,7 @@
-"""The data files of a state's table: their names, and writing and reading them.
+"""The data files of a state's table: their names, their writing and their reading.
 
-A file's name says from which batches its rows come and which buckets they have. So a reader knows from the list of a
-version's files alone the files that it needs, for one key as for a read as of a txid.
+A file's name contains the batches and buckets of its rows. So the list of a version's files tells a reader which files
+it needs, for one key or for a read as of a txid.
 """
 
 import os
@@ -25,10 +25,10 @@ from trident_state.binary import in_halves
 from trident_state.delta.columns import Numbers, Rows, TableColumns
 
 ROW_GROUP = 16_384
-"""The rows of a row group, the least that a read of one key reads of a file."""
+"""The rows of a row group, the smallest unit that a read of one key loads."""
 
 _GROUP_BYTES = 32 * 2**20
-"""About the most bytes of a row group."""
+"""The approximate most bytes of a row group."""
 
 _FOOTERS = 256
 """The number of files whose footers are kept in memory."""
@@ -38,11 +38,11 @@ _FACTS = b"trident"
 """The key of a file's facts among the metadata in its footer."""
 _TAG_BITS = 48
 _FEW = 8
-"""A read of at most so many row groups of a file goes through the cache."""
+"""The most row groups of a file that a read takes through the cache."""
 
 
 class DataFile(NamedTuple):
-    """A file: its batches, its buckets, its rows, and the part of a sum's range that its values may use up (`used`)."""
+    """A file: its batches, its buckets, its rows, and the share of the sum's range that its values may use (`used`)."""
 
     low: int
     high: int
@@ -51,9 +51,9 @@ class DataFile(NamedTuple):
     rows: int
     used: int
     tag: int
-    """A number of 48 bits, random unless the check of all files needs another one."""
+    """A 48-bit number, random unless the check of all files requires a certain one."""
     name: str
-    """A random part of the name. Two merges of the same files may have the same numbers."""
+    """A random part of the name, because two merges of the same files may have the same numbers."""
     size: int
 
     @property
@@ -64,7 +64,7 @@ class DataFile(NamedTuple):
 
 
 def file_of(path: str, size: int, where: str) -> DataFile:
-    """Return the file at a path. Raises StateCorruptError if no store has written it.
+    """Return the file at a path. Raises StateCorruptError if no store wrote it.
 
     >>> file_of("3-5_0-65535_12_7_0000000000ab_x.parquet", 700, "a state").high
     5
@@ -81,7 +81,7 @@ def file_of(path: str, size: int, where: str) -> DataFile:
 
 
 def first_batch(path: str) -> int:
-    """Return the first batch of a file in the table's folder, by its name; -1 if it is a file of something else.
+    """Return the first batch of a file in the table's folder, parsed from its name; -1 for any other file.
 
     >>> first_batch("3-5_0-65535_12_7_0000000000ab_x.parquet"), first_batch("part-0.parquet")
     (3, -1)
@@ -103,7 +103,7 @@ def check_of(files: Iterable[DataFile]) -> int:
 
 
 def runs_of(files: Iterable[DataFile]) -> list[list[DataFile]]:
-    """Return the files of the same batches together; `files` are in the order of their batches."""
+    """Return the files grouped by their batches. `files` must be in the order of their batches."""
     return [list(run) for _, run in groupby(files, key=lambda file: (file.low, file.high))]
 
 
@@ -120,16 +120,16 @@ def make_durable(folder: TableFolder, name: str) -> None:
 
 
 class FileFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The facts of a file that its footer has."""
+    """Facts about a file, stored in its footer."""
 
     cutoff: int = 0
     """The txid up to which values have expired as of the last of the file's batches."""
     written: int = 0
-    """The time at which the rows of the last of its batches were written, in milliseconds since 1970."""
+    """When the rows of the last of its batches were written, in milliseconds since 1970."""
     made: int = 0
-    """The time at which the file was written."""
+    """When the file was written."""
     merged: tuple[tuple[str, int], ...] = ()
-    """The paths and sizes of the files whose place it took, together with the other files of its run."""
+    """The paths and sizes of the files that this file and the other files of its run replaced."""
 
 
 class _Footer(NamedTuple):
@@ -139,7 +139,7 @@ class _Footer(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Rows as they were read from a file, and their buckets."""
+    """Rows read from a file, and their buckets."""
 
     table: pa.Table
     buckets: Numbers
@@ -150,7 +150,7 @@ class _Group(NamedTuple):
 
 
 class DataFiles:
-    """Writes and reads the data files of one table. Row groups that few keys need are kept in up to `most` bytes."""
+    """Writes and reads the data files of one table. Row groups of small reads are cached in up to `most` bytes."""
 
     def __init__(self, folder: TableFolder, columns: TableColumns, most: int) -> None:
         self._folder, self._columns, self._most = folder, columns, most
@@ -177,7 +177,7 @@ class DataFiles:
         return file._replace(size=size)
 
     def read(self, file: DataFile, buckets: Numbers) -> list[Rows]:
-        """Return the rows of a file with one of the buckets, which are sorted and distinct, in parts."""
+        """Yield the rows of a file that have one of these sorted, distinct buckets, in parts."""
         footer = self._footer(file)
         first, last = np.searchsorted(buckets, footer.firsts), np.searchsorted(buckets, footer.lasts, "right")
         groups = np.flatnonzero(first < last).tolist()
@@ -194,7 +194,7 @@ class DataFiles:
         return self._columns.keys(table)
 
     def selected(self, file: DataFile, buckets: range, names: Sequence[str]) -> pa.Table:
-        """Return some columns of the rows of a file with one of the buckets, as they are stored."""
+        """Return some columns of the rows of a file with one of the buckets, unconverted."""
         footer = self._footer(file)
         groups = np.flatnonzero((footer.firsts < buckets.stop) & (footer.lasts >= buckets.start)).tolist()
         with self._folder.open(file.path) as source:
@@ -205,7 +205,7 @@ class DataFiles:
         return table.select(names).slice(first, last - first).replace_schema_metadata(None)
 
     def _rows(self, group: _Group, buckets: Numbers) -> list[Rows]:
-        """Return the rows of a group that have one of the buckets; the other ones need not be converted."""
+        """Return the rows of a group that have one of the buckets; the others are not converted."""
         at = _rows_in(group.buckets, buckets)
         table = group.table if at is None else group.table.take(pa.array(at))
         part = in_halves(
@@ -214,7 +214,7 @@ class DataFiles:
         return list(part)
 
     def facts(self, file: DataFile) -> FileFacts:
-        """Return the facts in a file's footer; those of an older library have none. Raises FileNotFoundError."""
+        """Return the facts in a file's footer, empty for files of older versions. Raises FileNotFoundError."""
         with self._lock:
             if (held := self._facts.get(file.path)) is not None:
                 self._facts.move_to_end(file.path)
@@ -276,7 +276,7 @@ class DataFiles:
 
 
 def _rows_in(held: Numbers, buckets: Numbers) -> Numbers | None:
-    """Return the numbers of the rows that have one of the buckets; None for all. Both are sorted."""
+    """Return the indices of the rows that have one of the buckets; None for all rows. Both inputs are sorted."""
     if len(buckets) * 4 > len(held):
         wanted = np.zeros(int(max(buckets[-1], held[-1])) + 1, np.bool_)
         wanted[buckets] = True

@@ -39,11 +39,11 @@ class DeltaOptions(TypedDict, total=False):
 @known_options_of({}, "opaque", "transactional")
 @dataclass(frozen=True, repr=False)
 class DeltaMapState:
-    """A state that is a Delta table, on a disk or an object store. It is as large as the storage, not the memory.
+    """A state that is a Delta table, on a disk or an object store. Its size is limited by storage, not by memory.
 
     Make a DeltaMapState by `opaque` or `transactional`. Each batch is one version of the table, durable when the commit
-    returns. Every engine that reads Delta reads the table as it is. The state is exactly-once, and refuses a former
-    driver. It needs deltalake: ``pip install 'trident-pyspark[delta]'``.
+    returns. Every engine that reads Delta can read the table. The state is exactly-once, and refuses writes of a
+    previous driver. It needs deltalake: ``pip install 'trident-pyspark[delta]'``.
 
     >>> DeltaMapState.opaque("states")
     DeltaMapState.opaque('states')
@@ -82,8 +82,8 @@ class DeltaMapState:
         unsafe = [name for name in options if UNSAFE in name.lower()]
         if unsafe:
             raise ValueError(
-                f"storageOptions: {unsafe[0]} lets two drivers make the same version of a table; leave it out. The "
-                f"store needs conditional writes (for S3, {{'conditional_put': 'etag'}})"
+                f"storageOptions: {unsafe[0]} lets two drivers create the same version of a table; remove it. The "
+                "store needs conditional writes (for S3, {'conditional_put': 'etag'})"
             )
 
     def _check_writers(self) -> None:
@@ -97,7 +97,7 @@ class DeltaMapState:
 
     @property
     def sendable(self) -> bool:
-        """Return whether the options may be sent to other processes: none of them is a secret itself."""
+        """Return whether the options may be sent to other processes: none of them is itself a secret."""
         return all(
             not _SECRET.search(name) or value.startswith(("env:", "file:")) for name, value in self.storageOptions
         )
@@ -153,12 +153,12 @@ class DeltaMapState:
 
     @property
     def fenced(self) -> bool:
-        """True, because the version of an earlier driver is refused."""
+        """True, because a version written by an earlier driver is refused."""
         return True
 
     @property
     def tablePlace(self) -> Mapping[str, Any] | None:
-        """The place that a topology's log has for readers: the absolute folder or address, without storage options.
+        """The table's location as the log records it: the absolute folder or address, without storage options.
 
         None if the address contains a password.
         """
@@ -167,7 +167,7 @@ class DeltaMapState:
         return {"delta": folder_of(self.url, {}, "DeltaMapState").uri, "ttlSecs": self.ttlSecs}
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> DeltaStore:
-        """Return the state's store. It opens the table when it is first used."""
+        """Return the state's store. It opens the table at its first use."""
         folder = folder_of(
             f"{self.url}/{identity.topology}/{identity.name}", dict(self.storageOptions), "DeltaMapState"
         )

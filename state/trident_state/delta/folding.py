@@ -1,4 +1,4 @@
-"""The values of keys from the rows of files.
+"""The values of keys, computed from the rows of files.
 
 In a table of whole values the last row of a key has its value, null if the key was removed. In a table of deltas the
 value is the combination of all rows of the key, in the order of their txids.
@@ -19,21 +19,21 @@ from trident_state.rules import combined
 from trident_state.state_shape import Combine
 
 WHOLE = "values"
-"""The kind of rows of a table whose rows are whole values."""
+"""The kind of a table whose rows are whole values."""
 
 _LIMIT = 2**47
-"""The range of a type in the unit in which the use of the range is counted."""
+"""The range of a type, in the unit that measures the used share of the range."""
 
 
 class Folded(NamedTuple):
-    """The value of each of some keys, null if there is none, and the txid of the last row of each, -1 without one."""
+    """The value of each key, null if there is none, and the txid of its last row, -1 if there is none."""
 
     values: pa.Array
     txids: Numbers
 
 
 class _Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The way in which deltas combine, so that a reader without the program can do it."""
+    """How deltas combine, in a form that a reader without the program can use."""
 
     native: str | None = None
     parts: tuple["_Recipe", ...] | None = None
@@ -41,19 +41,18 @@ class _Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def rows_kind(combine: Combine, value: pa.DataType, expires: bool) -> str:
-    """Return the kind of the rows of a state's table, as the table's properties keep it.
+    """Return the kind of the rows of a state's table, as the table's properties record it.
 
-    Rows are deltas if the combination is one that every reader can make, and gives the same value in whichever order
-    the rows are combined: a merge combines some of them first. A sum of floating-point numbers does not, because it
-    rounds. Values that may expire are always whole: a batch that finds a value expired begins anew, which the sum of
-    its rows would not show.
+    Rows are deltas if every reader can combine them, and if the order does not matter, because a merge combines some
+    of them first. A sum of floating-point numbers depends on the order, because it rounds. Values that may expire are
+    always whole: a batch starts over from an expired value, which the sum of all rows would not show.
     """
     recipe = None if expires else _recipe(combine, value)
     return WHOLE if recipe is None else msgspec.json.encode(recipe).decode()
 
 
 def combine_of(rows: str) -> Combine | None:
-    """Return how the rows of a table combine; None if they are whole values."""
+    """Return how the rows of a table combine; None for whole values."""
     return None if rows == WHOLE else _combine(msgspec.json.decode(rows, type=_Recipe))
 
 
@@ -82,14 +81,14 @@ def _never(stored: Any, delta: Any) -> Any:
 
 
 Found = tuple[pa.Array, Numbers, Numbers]
-"""The values of some rows, their txids, and the number of the key of each."""
+"""The values of some rows, their txids, and the index of each row's key."""
 
 
 def found_among(keys: pa.Array, parts: Iterable[Rows]) -> Iterator[Found]:
-    """Yield the rows of distinct encoded keys, from the rows of files.
+    """Yield the rows of the given distinct, encoded keys among the rows of files.
 
-    Each part is sorted by bucket. Its rows are looked up among the keys of its buckets alone: a table of all keys, made
-    for each part of a large file, would take most of the time.
+    Each part is sorted by bucket, and its rows are looked up only among the keys of its buckets: building a hash table
+    of all keys for each part of a large file would take most of the time.
     """
     buckets = buckets_of(keys)
     order = np.argsort(buckets, kind="stable")
@@ -126,10 +125,10 @@ def fold(found: Iterable[Found], count: int, kind: pa.DataType, combine: Combine
 
 
 def used_range(combine: Combine | None, values: pa.Array) -> int:
-    """Return how much of its type's range the largest of the values takes, in parts of 2**47, rounded up.
+    """Return the share of its type's range that the largest value takes, in units of 2**-47, rounded up.
 
-    While the sum of these numbers over all files is at most 2**47, no sum of a key's rows can exceed the type. Values
-    that are not added take nothing.
+    While the sum of these numbers over all files is at most 2**47, no sum of a key's rows can overflow. Values that
+    are not added count as 0.
     """
     if combine is None or not len(values):
         return 0
@@ -150,12 +149,12 @@ def used_range(combine: Combine | None, values: pa.Array) -> int:
 
 
 def _magnitude(number: int | Decimal) -> int:
-    """Return a number without its sign; of a decimal all digits as one whole number."""
+    """Return the absolute value of a number; for a decimal all its digits as one integer."""
     return abs(number) if isinstance(number, int) else int("".join(map(str, number.as_tuple().digits)))
 
 
 def in_range(used: int) -> bool:
-    """Return whether rows that use so much of their type's range can be added without an overflow.
+    """Return whether rows with this share of their type's range can be added without an overflow.
 
     >>> in_range(2**47), in_range(2**47 + 1)
     (False, False)

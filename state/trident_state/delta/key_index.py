@@ -1,8 +1,8 @@
-"""Indexes of the keys of a table's files in the order of their types, for reads of ranges.
+"""Indexes of a table's files by key, in key order, for range reads.
 
-The rows of a file are sorted by a hash. A file never changes, so its index is made when a range first needs it, and is
-kept in a file on this machine's disk, which is mapped into memory: a state of any size needs no memory for it. A merge
-makes new files; the indexes of the others stay.
+The rows of a file are sorted by a hash. A file never changes, so its index is built at the first range read, and is
+kept in a memory-mapped file on the local disk: it needs no memory, whatever the size of the state. After a merge, only
+the new files need new indexes.
 """
 
 import shutil
@@ -34,15 +34,15 @@ class KeyIndex:
         self._tables: dict[str, pa.Table] = {}
 
     def first(self, files: Sequence[DataFile], between: KeyRange, most: int) -> tuple[pa.Array, bytes | None]:
-        """Return the first keys of a range that some files have, encoded, in order: at most about `most` of them.
+        """Return the first keys of a range in some files, encoded and in order, at most about `most`.
 
-        Also return the order of the last of them; None if there are no more keys after them.
+        Also return the order-preserving bytes of the last key; None if the range has no more keys.
         """
         parts = [self._part(file, between, most) for file in files if file.rows]
         parts = [part for part in parts if part.num_rows]
         if not parts:
             return pa.array([], pa.binary()), None
-        # A part that was cut has all keys up to its last one. Beyond the least of these ends keys may be missing.
+        # A truncated part has all keys up to its last one. Beyond the least of these ends keys may be missing.
         ends = [part.column("order")[-1].as_py() for part in parts if part.num_rows == most]
         table = pa.concat_tables(parts)
         if ends:
@@ -73,7 +73,7 @@ class KeyIndex:
         with self._lock:
             if file.path not in self._tables:
                 if self._folder is None:
-                    # not a TemporaryDirectory, which warns if it is deleted with its owner
+                    # a TemporaryDirectory would warn when it is deleted together with its owner
                     self._folder = Path(tempfile.mkdtemp(prefix="trident-keys-"))
                     weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
                 path = self._folder / file.path

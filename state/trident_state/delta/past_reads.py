@@ -1,4 +1,4 @@
-"""Reads of a state as of an earlier txid that is kept; see `trident_state.store.Historic`."""
+"""Reads of a state as of an earlier, kept txid; see `trident_state.store.Historic`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +19,9 @@ from trident_state.messages import Found
 
 
 class PastReads:
-    """A state as of one txid, for any thread to read. Later batches and merges change nothing that it returns.
+    """A state as of one txid, readable by any thread. Later batches and merges do not affect its results.
 
-    `look` returns the last version. Reads raise SnapshotMovedError once the txid is not kept any more.
+    `look` returns the last version. Reads raise SnapshotMovedError when the txid is no longer kept.
     """
 
     def __init__(
@@ -71,11 +71,13 @@ class PastReads:
         if version is None or not version.kept_since <= self._txid <= version.marker:
             tag = None if version is None else version.tags.at(self._txid)
             if version is None or tag is None:
-                raise SnapshotMovedError(f"{self._where} cannot be read as of txid {self._txid}: it is not kept")
+                raise SnapshotMovedError(
+                    f"{self._where} cannot be read as of txid {self._txid}, which is no longer kept"
+                )
             version = msgspec.structs.replace(version, files=tag.data_files(self._where))
         try:
             yield version
         except MissingFileError as error:
             raise SnapshotMovedError(
-                f"{self._where} cannot be read as of txid {self._txid}: a file of it was deleted ({error})"
+                f"{self._where} cannot be read as of txid {self._txid}: one of its files was deleted ({error})"
             ) from error

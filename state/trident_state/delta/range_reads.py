@@ -1,4 +1,4 @@
-"""Reads of ranges of keys, by the indexes of a table's files; see `trident_state.ranged.Ranged`."""
+"""Range reads over the key indexes of a table's files; see `trident_state.ranged.Ranged`."""
 
 from collections.abc import Sequence
 
@@ -14,9 +14,9 @@ from trident_state.keys import decode_keys, encode_keys
 _AT_ONCE = 10_000
 """The most keys whose values are read at once."""
 _MORE = 64
-"""So many keys more than are asked for are read at once, because some of them may have no value."""
+"""The extra keys to read beyond the requested number, because some keys may have no value."""
 _POSSIBLE = 10_000
-"""A range that can have only so many keys is read by all of them, without an index."""
+"""The most possible keys of a range that are read one by one, without an index."""
 
 
 class RangeReads:
@@ -35,7 +35,7 @@ class RangeReads:
     def tables(
         self, version: TableVersion | None, ranges: Sequence[KeyRange], most: int | None, asOf: int, cutoff: int
     ) -> list[pa.Table]:
-        """Return the entries of each range as of `asOf`, in order: the first `most` of them, or all."""
+        """Return the entries of each range as of `asOf`, in key order: the first `most` of them, or all."""
         if version is None:
             return [self._entries.empty_table() for _ in ranges]
         files = self._reads.past.as_of(version.files, asOf)

@@ -21,7 +21,7 @@ from trident_state.keys import decode_keys
 from trident_state.state_shape import Combine
 
 _AT_ONCE = 500_000
-"""About the most rows that a scan holds in memory at once."""
+"""The approximate most rows that a scan holds in memory at once."""
 
 
 class TableReads:
@@ -32,14 +32,14 @@ class TableReads:
         self.past = PastFiles(files, where)
 
     def values(self, version: TableVersion, encoded: pa.Array, asOf: int, cutoff: int) -> pa.Array:
-        """Return the value of each encoded key as of `asOf`; null for one that is at or before `cutoff`."""
+        """Return the value of each encoded key as of `asOf`; null if its last change is at or before `cutoff`."""
         distinct = pc.unique(encoded)
         folded = self.folded(version, distinct, asOf)
         values = without_expired(folded.values, folded.txids, cutoff)
         return values if len(distinct) == len(encoded) else values.take(pc.index_in(encoded, value_set=distinct))
 
     def folded(self, version: TableVersion, distinct: pa.Array, asOf: int) -> Folded:
-        """Return the value of each of some distinct keys, and the txid of its last change, as of `asOf`."""
+        """Return the values of some distinct keys, and the txid of each key's last change, as of `asOf`."""
         files = self.past.as_of(version.files, asOf)
         if not len(distinct):
             return Folded(pa.nulls(0, self._kind), np.zeros(0, np.int64))
@@ -68,7 +68,7 @@ class TableReads:
                 yield named.append_column("value", values.slice(at, pageRows))
 
     def entries(self, files: Sequence[DataFile], buckets: range, combine: Combine | None) -> tuple[pa.Array, Folded]:
-        """Return the encoded keys in some buckets, and their values by the rows of some files."""
+        """Return the encoded keys in some buckets, and their values from the rows of some files."""
         wanted = np.arange(buckets.start, buckets.stop, dtype=np.int64)
         touched = (part for file in _touched(files, wanted) for part in self._read(file, wanted))
         parts = [part for part in touched if len(part.txids)]
@@ -80,7 +80,7 @@ class TableReads:
     def spans(
         self, files: Sequence[DataFile], combine: Combine | None, at_once: int = _AT_ONCE
     ) -> Iterator[tuple[pa.Array, Folded]]:
-        """Yield the encoded keys and the folded values of some files, in the order of their buckets, part by part."""
+        """Yield the encoded keys and the folded values of some files, bucket range by bucket range, in order."""
         for span in spans_of(sum(file.rows for file in files), at_once):
             yield from in_halves(
                 lambda rows: self.entries(files, range(rows.start, rows.stop), combine), span.start, span.stop
@@ -98,7 +98,7 @@ class TableReads:
             return self._files.keys(file)
 
     def selected(self, file: DataFile, buckets: range, names: Sequence[str]) -> pa.Table:
-        """Return some columns of the rows of a file with one of the buckets, as they are stored."""
+        """Return some columns of the rows of a file with one of the buckets, unconverted."""
         with self._reading(file):
             return self._files.selected(file, buckets, names)
 
@@ -119,7 +119,7 @@ class TableReads:
 
 
 def spans_of(rows: int, at_once: int = _AT_ONCE) -> Iterator[range]:
-    """Yield ranges of buckets that together are all buckets, each with about `at_once` of so many rows.
+    """Yield ranges that together cover all buckets, each with about `at_once` of the rows.
 
     >>> list(spans_of(10)), len(list(spans_of(2_000_000)))
     ([range(0, 65536)], 4)
@@ -130,7 +130,7 @@ def spans_of(rows: int, at_once: int = _AT_ONCE) -> Iterator[range]:
 
 
 def _touched(files: Sequence[DataFile], buckets: npt.NDArray[np.int64]) -> list[DataFile]:
-    """Return the files that may have a row in one of the buckets, which are sorted."""
+    """Return the files that may have a row in one of these sorted buckets."""
     touched = []
     for file in files:
         at = int(np.searchsorted(buckets, file.first))

@@ -1,10 +1,10 @@
-"""The record of a state in its table: properties that are set once, and numbers that each version may set anew.
+"""The record of a state in its table: properties that are set once, and numbers that each version may change.
 
-The properties say which state the table holds. The numbers are those of applications (the action ``txn``), which Delta
-keeps in checkpoints too, and of which two versions at the same time cannot set the same one: the txid of the last batch
-(the marker), the first txid that can be read, the epoch and the token of the driver that holds the state, the times by
-which values expire, the number of compactions, the number of the file with the tags, and a check of the files: no
-version that takes rows away without the state, such as Delta's RESTORE, keeps it right.
+The properties say which state the table holds. The numbers are application versions (the action ``txn``), which Delta
+also keeps in checkpoints; two concurrent commits cannot set the same one: the txid of the last batch (the marker), the
+first txid that can be read, the epoch and the token of the driver that holds the state, the times by which values
+expire, the number of compactions, the number of the file with the tags, and a checksum of the file list, which reveals
+foreign versions, such as Delta's RESTORE.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ ReadNumber = Callable[[str], int | None]
 
 
 def application(part: str) -> str:
-    """Return the name of the application whose number holds a part of the record.
+    """Return the application id whose version number holds a part of the record.
 
     >>> application(EPOCH), application(MARKER)
     ('trident/state:epoch', 'trident/state')
@@ -41,7 +41,7 @@ def application(part: str) -> str:
 
 
 class TableVersion(msgspec.Struct, frozen=True):
-    """The state as one version of its table has it."""
+    """The state as recorded in one version of its table."""
 
     version: int
     identity: StateIdentity
@@ -58,15 +58,15 @@ class TableVersion(msgspec.Struct, frozen=True):
     files: tuple[DataFile, ...]
     """The data files, in the order of their batches."""
     kept: int | None = None
-    """The first txid as of which the state can be read, as the upkeep has moved it; None in an older table."""
+    """The first txid as of which the state can be read, as cleaning last set it; None in an older table."""
     tags: TagSet = NO_TAGS
-    """The txids that are kept by name, whatever the upkeep does."""
+    """The txids that are kept by name, regardless of cleaning."""
 
     @property
     def kept_since(self) -> int:
         """The first txid as of which the state can be read."""
-        # Not the txid of the empty table: the state may have had values before, in another shape or another life
-        # (guard "earlier txids, another shape").
+        # Not the txid of the empty table: the state may have had values before, with another shape or in an earlier
+        # incarnation (guard "earlier txids, another shape").
         first = self.birth if self.birth == 0 else min(self.birth + 1, self.marker)
         return max(first, self.marker - 1 if self.kept is None else self.kept)
 
@@ -77,7 +77,7 @@ class TableVersion(msgspec.Struct, frozen=True):
 
     @property
     def report(self) -> StoreReport:
-        """The report of the state; one of no state if it was dropped."""
+        """The report of the state; an empty one if it was dropped."""
         if self.dropped:
             return StoreReport(None, None, None, (GroupStatus(None, None, None),))
         return StoreReport(self.identity, self.fingerprint, self.kind, (self.status,), self.birth)
@@ -107,13 +107,13 @@ def properties_of(identity: StateIdentity, shape: StateShape, kind: StateKind, r
 
 
 def lease_numbers(lease: Lease) -> dict[str, int]:
-    """Return the numbers of a driver that takes the state."""
+    """Return the numbers that record a driver's lease."""
     token = {f"token{at}": number for at, number in enumerate(pieces_of("token", lease.token))}
     return {EPOCH: lease.epoch, **token}
 
 
 def expiry_numbers(expiry: Expiry) -> dict[str, int]:
-    """Return the numbers of the times by which values expire."""
+    """Return the numbers that record the expiry of values."""
     time, txid = (0, -1) if expiry.last is None else expiry.last
     held = {"cutoff": expiry.cutoff, "before": expiry.before, "shift": expiry.shift, "time": time, "last": txid + 1}
     held["marks"] = len(expiry.marks)
@@ -123,12 +123,12 @@ def expiry_numbers(expiry: Expiry) -> dict[str, int]:
 
 
 def changed_numbers(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """Return the numbers of `after` that differ from those of `before`; a number that is not there is 0."""
+    """Return the numbers of `after` that differ from those of `before`; a missing number is 0."""
     return {part: number for part, number in after.items() if before.get(part, 0) != number}
 
 
 def read_lease(number: ReadNumber, known: Lease | None) -> Lease:
-    """Return the lease of the driver that holds the state. `known`, if it has the epoch, is the lease."""
+    """Return the lease of the driver that holds the state. `known` is reused if it has the same epoch."""
     epoch = number(EPOCH) or 0
     if known is not None and known.epoch == epoch:
         return known
@@ -136,7 +136,7 @@ def read_lease(number: ReadNumber, known: Lease | None) -> Lease:
 
 
 def read_expiry(number: ReadNumber) -> Expiry:
-    """Return the times by which values expire."""
+    """Return the recorded expiry of values."""
     last = (number("last") or 0) - 1
     if last < 0 and not number("cutoff"):
         return Expiry()
@@ -146,7 +146,7 @@ def read_expiry(number: ReadNumber) -> Expiry:
 
 
 class StateProperties(msgspec.Struct, frozen=True):
-    """The properties of a state's table, as they were read."""
+    """The properties of a state's table, parsed."""
 
     identity: StateIdentity
     fingerprint: str
@@ -156,12 +156,12 @@ class StateProperties(msgspec.Struct, frozen=True):
 
 
 def read_properties(held: Mapping[str, Any], where: str) -> StateProperties:
-    """Return the properties of a state's table. Raises StateOwnedError if it is a table of something else."""
+    """Return the properties of a state's table. Raises StateOwnedError if the table belongs to something else."""
     form = held.get(f"{_PROPERTY}format")
     if form is None:
         raise StateOwnedError(
-            f"{where} cannot be kept there: the folder has a Delta table that no state wrote. Nothing was changed; "
-            f"give the state another url"
+            f"{where} cannot be kept there: the folder has a Delta table that is not a state. Nothing was changed; "
+            "use another url"
         )
     if form != FORMAT:
         raise StateCorruptError(

@@ -1,8 +1,8 @@
-"""A state's table for processes other than its driver: they write rows of a batch, or read as of a txid.
+"""A state's table for processes other than its driver, which write rows of a batch or read as of a txid.
 
-A process that writes rows makes files which no version names. Only the driver's commit names those of the puts that it
-has got the answers of. So a put that is repeated, doubled, late or of a former driver leaves a file that is deleted
-later, and changes nothing.
+Such a process writes files that no version names yet. The driver's commit names only the files of puts whose replies
+it received. So a repeated, duplicate or late put, or one for a previous driver, changes nothing; its file is deleted
+later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ _CACHE = 64 * 2**20
 
 @dataclass(frozen=True)
 class SharedTable:
-    """The data that a process needs to reach the table of a state as of a version that the driver has seen."""
+    """The data that a process needs to reach a state's table as of a version that the driver has seen."""
 
     where: str
     folder: TableFolder
@@ -47,7 +47,7 @@ class SharedTable:
         return {name: value for name, value in self.__dict__.items() if name != "_rows"}
 
     def check_reached(self) -> None:
-        """Raise StateError or StateUnavailableError if this process does not reach the table that the driver uses."""
+        """Raise StateError or StateUnavailableError if this process cannot reach the table that the driver uses."""
         found = StateTable(self.folder, self.where).look()
         if found is not None and (found.identity, found.birth) == (self.version.identity, self.version.birth):
             check_newest(self.where, found.lease, self.version.lease)
@@ -60,7 +60,7 @@ class SharedTable:
 
 @dataclass(frozen=True)
 class OpenBatch(SharedTable):
-    """A batch of which any process can write rows; see `trident_state.store.SharedBatch`."""
+    """A batch for which any process can write rows; see `trident_state.store.SharedBatch`."""
 
     lease: Lease
     txid: int
@@ -82,7 +82,7 @@ class OpenBatch(SharedTable):
 
 @dataclass(frozen=True)
 class OpenSnapshot(SharedTable):
-    """A state as of a txid, for any process to read; see `trident_state.store.SharedSnapshot`."""
+    """A state as of a txid, readable by any process; see `trident_state.store.SharedSnapshot`."""
 
     asOf: int
     cutoff: int
@@ -109,21 +109,21 @@ class OpenSnapshot(SharedTable):
         return 1
 
     def due_in(self, group: int, until: int) -> Iterator[pa.Table]:
-        """Raise SnapshotMovedError: the table has no index of times."""
-        raise SnapshotMovedError(f"{self.where} has no index of times")
+        """Raise SnapshotMovedError: the table has no index of due times."""
+        raise SnapshotMovedError(f"{self.where} has no index of due times")
 
     def count_due(self, until: int) -> int | None:
-        """Return None: the table has no index of times."""
+        """Return None: the table has no index of due times."""
         return None
 
     def _moved(self, error: MissingFileError) -> SnapshotMovedError:
-        return SnapshotMovedError(f"{self.where}: its files were replaced during the read ({error})")
+        return SnapshotMovedError(f"{self.where}: files were replaced during the read ({error})")
 
 
 def files_of(puts: Iterable[Put], folder: TableFolder, where: str) -> list[DataFile]:
-    """Return the files that puts have written.
+    """Return the files that puts wrote.
 
-    Raises StateUnavailableError if the driver does not find one, or the place does not answer.
+    Raises StateUnavailableError if the driver cannot find one, or the storage does not answer.
     """
     texts = [text.rpartition(" ") for put in puts for text in put.files]
     try:
@@ -132,9 +132,9 @@ def files_of(puts: Iterable[Put], folder: TableFolder, where: str) -> list[DataF
         raise StateUnavailableError(f"{where}: {error}") from error
     if gone is not None:
         raise StateUnavailableError(
-            f"{where}: the driver does not find the file {gone} of a put in {folder.shown}: it was deleted, or an "
-            f"executor has joined whose machine has another folder there; the batch is put again. Mount the same "
-            f"folder on all machines, or use an object store"
+            f"{where}: the driver cannot find the file {gone} of a put in {folder.shown}: either it was deleted, or a "
+            "new executor's machine has a different folder at this path; the batch is put again. Mount the same "
+            "folder on all machines, or use an object store"
         )
     return [file_of(path, int(size), where) for path, _, size in texts]
 

@@ -64,14 +64,14 @@ from trident_state.store import read_again
 from trident_state.tags import StateTag
 
 _TRIES = 20
-"""The most times that a drop or a takeover begins. It begins again if a driver wrote the state meanwhile."""
+"""The most attempts at a drop or a takeover, which start over if a driver wrote the state meanwhile."""
 
 
 class DeltaStore:
     """The store of a DeltaMapState (one group). `trident_state.store.Store` documents the promise of each method.
 
-    An `apply` writes the batch's rows into a file, and makes one version of the table that names the file and sets the
-    marker. Nothing is open in between.
+    An `apply` writes the batch's rows into a file, and commits one version of the table that names the file and sets
+    the marker. No open record is needed.
     """
 
     def __init__(
@@ -91,7 +91,9 @@ class DeltaStore:
         self._folder, self._table = folder, StateTable(folder, self._where)
         self._batches = BatchRows(folder, shape, cache, self._where)
         self._columns, self._files, self._reads = self._batches.columns, self._batches.files, self._batches.reads
-        beside = StateTable(folder, self._where)  # a handle of its own, since a batch needs one at its version
+        beside = StateTable(
+            folder, self._where
+        )  # a separate handle, because a batch needs the other one at the version of that batch
         compactor = Compactor(beside, self._files, self._reads, self._columns, self._where)
         cleaner = Cleaner(beside, self._reads.past, keep, lambda: self._lease)
         self._ranges = RangeReads(self._reads, shape.entries)
@@ -139,32 +141,37 @@ class DeltaStore:
                 self._check_rows(version)
                 if version.lease == lease:
                     break
-                # An older table does not say from which txid on it is kept; its merges do not name what they replaced.
+                # An older table does not record its first kept txid, and its merges do not name the files that they
+                # replaced.
                 kept = version.marker if version.kept is None else version.kept
                 numbers = {**lease_numbers(lease), KEPT: kept}
                 try:
                     self._table.commit(version, numbers, {"lease": lease, "kept": kept})
                     break
-                except MovedError:  # the driver before came first with its last batch or upkeep; or a newer one has it
+                # the previous driver was first with its last batch or with cleaning, or a newer
+                # driver has the state
+                except MovedError:
                     if attempt == _TRIES:
                         raise
             self._lease = lease
 
     def _check_rows(self, version: TableVersion) -> None:
-        """Raise StateShapeError if the table's rows are changes, and the state needs others. Whole values fit.
+        """Raise StateShapeError if the table's rows are deltas, but the state needs other ones.
 
-        A Combine in Python writes whole values. If the rows are changes all the same, it is that of a former program,
-        known by its name alone: the state is read, so that it can evolve, and no batch is written.
+        Whole values always fit.
+
+        A Combine in Python writes whole values. If the rows are deltas nevertheless, the Combine is a former
+        program's, known only by name: the state is read to evolve it, and no batch is written.
         """
         combine = self._shape.combine
         written = combine.native is not None or combine.parts is not None or self._ttl is not None
         if written and version.rows not in (WHOLE, self._rows):
             raise StateShapeError(
-                f"{self._where} is a table of changes (rows={version.rows}), but as it is declared it needs whole "
-                f"values: because of ttlSecs=, or because it sums floating-point numbers, of which earlier versions "
-                f"stored changes. Nothing was changed. Declare it as before, or give the new state another name= "
-                f"(initialState= can begin it with the values of this one), or drop this one (dropState: its values "
-                f"are lost, so export them first), or reset the topology"
+                f"{self._where} is a table of deltas (rows={version.rows}), but its declaration needs whole values: "
+                "because of ttlSecs=, or because it sums floating-point numbers, which earlier versions stored as "
+                "deltas. Nothing was changed. Declare it as before, or give the new state another name= "
+                "(initialState= can copy the values of this one), or drop this one (dropState: its values are lost, "
+                "so export them first), or reset the topology"
             )
 
     # --- write -----------------------------------------------------------------------------------------------
@@ -196,7 +203,7 @@ class DeltaStore:
             raise StateClosedError(f"{self._where}: the run has ended; batch {txid} is not written")
 
     def _commit(self, version: TableVersion, lease: Lease, txid: int, expiry: Expiry, files: list[DataFile]) -> None:
-        """Make the version of a batch, whose rows are in some files."""
+        """Commit the version of a batch whose rows are in some files."""
         if not files and expiry.cutoff != version.expiry.cutoff:
             files = [self._batches.write_none(txid, expiry)]
         reach("delta.written")
@@ -205,7 +212,7 @@ class DeltaStore:
         try:
             committed = self._table.commit(version, numbers, {"marker": txid, "expiry": expiry}, added=files)
         except MovedError:
-            self._next(lease, txid)  # raises the error if another driver is the reason
+            self._next(lease, txid)  # raises the error if another driver caused the conflict
             raise
         reach("delta.committed")
         self._forget({file.path for file in committed.files})
@@ -218,7 +225,7 @@ class DeltaStore:
     # --- by other processes ----------------------------------------------------------------------------------
 
     def open_batch(self, lease: Lease, update: Update) -> OpenBatch:
-        """Return a batch of which any process can write rows; see `trident_state.store.Shared`."""
+        """Return a batch for which any process can write rows; see `trident_state.store.Shared`."""
         with self._writing:
             version = self._next(lease, update.txid)
             done = version.marker >= update.txid
@@ -416,7 +423,7 @@ class DeltaStore:
             self._lease = None
 
     def _mark_dropped(self, version: TableVersion, lease: Lease | None) -> TableVersion:
-        """Make a version without files that says that the state was dropped. Return it, or the one that is there."""
+        """Commit a version without files that marks the state as dropped. Return it, or the existing one."""
         for left in reversed(range(_TRIES)):
             if version.dropped:
                 break
@@ -424,7 +431,7 @@ class DeltaStore:
                 self._check_droppable(version, lease)
             held = version.lease if lease is None else lease
             try:
-                merges = version.compactions + 1  # the files of a merge that comes first would stay in the table
+                merges = version.compactions + 1  # the files of a concurrent merge would remain in the table
                 numbers = {DROPPED: 1, COMPACTIONS: merges, TAGS: 0, **lease_numbers(held)}
                 becomes = {"dropped": True, "compactions": merges, "lease": held, "tags": NO_TAGS}
                 return self._table.commit(version, numbers, becomes, everything=True)
@@ -436,17 +443,17 @@ class DeltaStore:
         return version
 
     def _check_droppable(self, version: TableVersion, lease: Lease) -> None:
-        # `dropState` opens the state by its names alone, and does not know the log.
+        # `dropState` opens the state by name, and does not know the log.
         if self._identity.log not in ("", version.identity.log):
             raise LogMismatchError(f"{self._where} belongs to another log, {version.identity.log}: it was not dropped")
         check_newest(self._where, version.lease, lease)
 
     def leave(self) -> None:
-        """Allow no further version to begin. A run calls this at its end if a write has not returned."""
+        """Refuse further versions. A run calls this at its end if a write has not returned."""
         self._leaving = True
 
     def close(self) -> None:
-        """End the upkeep, and release the memory of files; every file is closed after each read."""
+        """Stop the upkeep, and release cached files. No file stays open between reads."""
         self.upkeep.stop()
         self._forget(set())
 
@@ -463,16 +470,16 @@ class DeltaStore:
         if (held.topology, held.name) != (self._identity.topology, self._identity.name):
             raise StateOwnedError(
                 f"{self._where}: its table holds state {held.name!r} of topology {held.topology!r}; nothing was "
-                f"changed. Give the state another url"
+                "changed. Use another url for the state"
             )
 
     @contextmanager
     def _checking(self, version: TableVersion | None) -> Iterator[None]:
-        """Raise SnapshotMovedError if a file is missing because the version that is read was replaced long ago."""
+        """Raise SnapshotMovedError if a file is missing because the version was replaced long ago."""
         try:
             yield
         except MissingFileError as error:
             now = self._table.look()
             if now is not None and version is not None and now.version == version.version:
                 raise
-            raise SnapshotMovedError(f"{self._where}: its files were replaced during the read ({error})") from error
+            raise SnapshotMovedError(f"{self._where}: files were replaced during the read ({error})") from error

@@ -1,7 +1,7 @@
-"""The Delta table of one state: its last version, and commits that no other driver can overtake.
+"""The Delta table of one state: its last version, and commits that conflict with those of other drivers.
 
-A commit names the version that it follows. deltalake creates the file of the next version, which is never replaced; if
-another writer made versions meanwhile, it refuses the commit if one of them set a number that the commit sets.
+A commit names the version that it follows. deltalake creates the file of the next version, which is never replaced. If
+other writers have committed versions meanwhile, deltalake refuses the commit if one of them set the same number.
 """
 
 import json
@@ -59,15 +59,15 @@ _REFUSED = (
 
 
 class MovedError(StateUnavailableError):
-    """The table has a version after the one that a commit was to follow, and it sets a number that the commit sets."""
+    """A later version of the table sets a number that the commit sets, too."""
 
 
 class _ReplacedError(StateUnavailableError):
-    """A file of a version is missing, since the version was replaced, or the table is damaged."""
+    """A file of a version is missing: either the version was replaced, or the table is damaged."""
 
 
 class StateTable:
-    """The table of one state. Any thread may look; one thread commits."""
+    """The table of one state. Any thread may read it; one thread commits."""
 
     def __init__(self, folder: TableFolder, where: str) -> None:
         self.folder, self._where = folder, where
@@ -82,20 +82,20 @@ class StateTable:
     def look(self) -> TableVersion | None:
         """Return the last version of the state; None if there is no table.
 
-        Raises StateOwnedError if the folder has something else, StateUnavailableError if the place does not answer.
+        Raises StateOwnedError if the folder holds anything else, StateUnavailableError if the storage does not answer.
         """
-        deltalake(_NEED)  # also if the last version is known: a forked child is refused at once
+        deltalake(_NEED)  # even if the last version is known: a forked child is refused at once
         with self._lock, self._calling():
             if self._held is None or not self._is_last(self._held.version, self._stamp):
                 try:
                     self._held = self._load()
-                except _ReplacedError:  # the tags were changed between two reads
+                except _ReplacedError:  # the tags changed between two reads
                     self._reader = None
                     self._held = self._load()
             return self._held
 
     def _is_last(self, version: int, stamp: object) -> bool:
-        """Return whether a version is still there, and is the last one."""
+        """Return whether a version still exists and is the last one."""
         return self.folder.stamp(_commit(version + 1)) is None and self.folder.stamp(_commit(version)) == stamp
 
     def _load(self) -> TableVersion | None:
@@ -104,7 +104,7 @@ class StateTable:
             held = self._updated(held)
         else:
             self._reader = held = self._open(None)
-            self._writer = known = None  # the folder was replaced by a copy, perhaps
+            self._writer = known = None  # the folder may have been replaced by a copy
         if held is None:
             return None
         self._stamp = self.folder.stamp(_commit(held.version()))
@@ -114,7 +114,7 @@ class StateTable:
         """Return the last version of a table that was loaded earlier."""
         try:
             table.update_incremental()
-        except deltalake(_NEED).exceptions.DeltaError:  # commits in between were cleaned up
+        except deltalake(_NEED).exceptions.DeltaError:  # versions in between were cleaned up
             self._reader = table = self._open(None)
         return table
 
@@ -125,7 +125,7 @@ class StateTable:
             if entries:
                 raise StateOwnedError(
                     f"{self._where} cannot be kept there: the folder {self.folder.uri} has other files "
-                    f"({', '.join(sorted(entries)[:3])}). Nothing was changed; give the state another url"
+                    f"({', '.join(sorted(entries)[:3])}). Nothing was changed; use another url for the state"
                 )
             return None
         try:
@@ -134,7 +134,7 @@ class StateTable:
             return None
 
     def _read(self, table: Any, known: TableVersion | None) -> TableVersion:
-        """Return the state in a loaded version. `known` is an earlier version of the same state, if there is one."""
+        """Return the state in a loaded version. `known` is an earlier version of the same state, or None."""
 
         def number(part: str) -> int | None:
             found = table.transaction_version(application(part))
@@ -148,8 +148,8 @@ class StateTable:
         files = [file_of(path, size, where) for path, size in zip(paths, sizes, strict=True)]
         if (number(FILES) or 0) != check_of(files):
             raise StateCorruptError(
-                f"{where} has other files than the state wrote, since another program restored or deleted some. "
-                f"Restore the version before that, or drop the state"
+                f"{where} has other files than the state wrote, because another program restored or deleted some. "
+                "Restore the version before that, or drop the state"
             )
         return TableVersion(
             int(table.version()),
@@ -175,13 +175,13 @@ class StateTable:
         return tags
 
     def check_safe(self) -> None:
-        """Raise StateError if deltalake may replace another driver's version, because of a setting of this process."""
+        """Raise StateError if a setting of this process lets deltalake overwrite another driver's version."""
         unsafe = next((name for name in os.environ if UNSAFE in name.lower()), None)
         if unsafe is not None:
             raise StateError(
-                f"{self._where}: the variable {unsafe} is set, and then two drivers may make the same version of its "
-                f"table: unset it. An object store needs conditional writes (for S3, storageOptions="
-                f"{{'conditional_put': 'etag'}})"
+                f"{self._where}: the variable {unsafe} is set, which lets two drivers create the same version of its "
+                "table: unset it. An object store needs conditional writes (for S3, "
+                "storageOptions={'conditional_put': 'etag'})"
             )
 
     # --- write -----------------------------------------------------------------------------------------------
@@ -189,9 +189,9 @@ class StateTable:
     def create(
         self, schema: pa.Schema, properties: dict[str, str], numbers: Mapping[str, int], over: TableVersion | None
     ) -> None:
-        """Create the table, or make that of a state that was dropped (`over`) a new one.
+        """Create the table; with `over`, turn the table of a dropped state into a new one.
 
-        The number that says that the state was dropped goes last, so that an interrupted creation leaves no state.
+        The number that marks the state as dropped is removed last, so that an interrupted creation leaves no state.
         """
         module = deltalake(_NEED)
         with self._calling():
@@ -217,7 +217,9 @@ class StateTable:
                 commit_properties=_numbered(module, fence),
                 post_commithook_properties=_no_hooks(module),
             )
-            table = self._at(over.version + 1)  # never a later one: another driver may have created the state meanwhile
+            table = self._at(
+                over.version + 1
+            )  # never follow a later version: another driver may have created the state meanwhile
             table.alter.set_table_properties(
                 properties, raise_if_not_exists=False, commit_properties=_numbered(module, numbers)
             )
@@ -233,10 +235,10 @@ class StateTable:
         removed: Sequence[DataFile] = (),
         everything: bool = False,
     ) -> TableVersion:
-        """Make a version after `base`, with files more and less. Return the last version.
+        """Commit a version after `base` that adds and removes files. Return the last version.
 
-        `becomes` are the fields of `base` that change with the numbers. With `everything`, remove all files. Raises
-        MovedError if a version after `base` set one of the numbers.
+        `becomes` holds the fields of `base` that change with the numbers. With `everything`, all files are removed.
+        Raises MovedError if a version after `base` set one of the numbers.
         """
         module = deltalake(_NEED)
         now = int(time.time() * 1000)
@@ -256,7 +258,7 @@ class StateTable:
             )
             table.update_incremental()
             self._sync(base.version + 1, table.version())
-            if table.version() == base.version + 1:  # to read the record back would take longer than to write it
+            if table.version() == base.version + 1:  # reading the record back would take longer than writing it
                 gone = {file.path for file in (base.files if everything else removed)}
                 files = sorted((*(file for file in base.files if file.path not in gone), *added))
                 at = base.version + 1
@@ -278,7 +280,7 @@ class StateTable:
         return self._writer
 
     def _sync(self, first: int, last: int) -> None:
-        """Write the commits of some versions to the disk, if the table is on one."""
+        """Sync the commit files of some versions to the disk, if the table is on a local one."""
         if not self.folder.local:
             return
         log = Path(self.folder.uri) / _LOG
@@ -313,7 +315,7 @@ class StateTable:
                 self.folder.delete(file.path)
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of the last version, with which readers begin, and clean up commits that are too old."""
+        """Write a checkpoint of the last version, where readers start, and clean up old commit files."""
         with self._calling():
             table = self._open(None)
             table.create_checkpoint()
@@ -325,7 +327,7 @@ class StateTable:
             table.cleanup_metadata()
 
     def old_files(self, needed: Set[str], before: float) -> list[str]:
-        """Return the names of files of data and tags that are not `needed` and are older than a time (s)."""
+        """Return the names of data and tag files that are not `needed` and are older than a time (s)."""
         with self._calling():
             names = [name for name in self.folder.names("") if _is_ours(name) and name not in needed]
             stamps = [self.folder.stamp(name) for name in names]
@@ -345,7 +347,7 @@ class StateTable:
             raise StateUnavailableError(f"{self._where}: {error}") from error
         except TridentError:
             raise
-        except BaseException as error:  # deltalake raises errors of no class of its own, too, and panics
+        except BaseException as error:  # deltalake also raises built-in errors, and panics
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             self._writer = None
@@ -388,5 +390,5 @@ def _numbered(module: Any, numbers: Mapping[str, int]) -> Any:
 
 
 def _no_hooks(module: Any) -> Any:
-    """Return properties of a commit that makes no checkpoint and cleans nothing up: the upkeep does that, durably."""
+    """Return commit properties that disable checkpoints and cleanup, which the upkeep does durably."""
     return module.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

@@ -1,7 +1,7 @@
-"""Makes and drops the tags of a state, beside the batches and in any process: each is a version of the table.
+"""Adding and dropping tags of a state, beside the batches and in any process; each change is a version of the table.
 
-The version sets the number of the tags, which each removal of old files sets, too. So a tag of a txid whose files go at
-this time is refused, and no removal that began before a tag deletes its files.
+The version sets the number of the tags file, and so does each removal of old files. So a tag conflicts with a
+concurrent removal of its files, and either the tag or the removal is refused.
 """
 
 import threading
@@ -19,16 +19,16 @@ from trident_state.delta.tags import TaggedFiles, write_tags
 from trident_state.tags import StateTag
 
 _TRIES = 20
-"""The most attempts to change the tags: others may change them, or remove old files, at the same time."""
+"""The most attempts to change the tags, because others may change them or remove old files at the same time."""
 
 Change = Callable[[TableVersion], tuple[TaggedFiles, ...] | None]
-"""Returns the tags that a version is to get; None if it has them already."""
+"""A function that returns the tags for the next version; None if the version has them already."""
 
 
 class Tagger:
     """Changes the tags of one state. Any thread may call it.
 
-    `table` is a handle of its own; `present` returns a version that has the state, or raises an error.
+    `table` is a separate handle; `present` returns a version that has the state, or raises an error.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class Tagger:
                 return (*version.tags.tags, TaggedFiles(**msgspec.structs.asdict(tag), files=files))
             if (held.txid, held.txids) != (tag.txid, tag.txids):
                 raise TagExistsError(
-                    f"{self._where}: the tag {tag.name!r} exists already, as of txid {held.txid}. A tag does not move: "
-                    f"give another name, or drop it first (dropTag)"
+                    f"{self._where}: the tag {tag.name!r} exists already, as of txid {held.txid}. A tag cannot be "
+                    "moved: choose another name, or drop it first (dropTag)"
                 )
             return None
 
@@ -68,9 +68,9 @@ class Tagger:
         known = version.tags.at(txid)
         if known is not None:
             return known.data_files(self._where)
-        # An older table does not say from which txid on it is kept, and its driver does not know of tags.
+        # An older table does not record its first kept txid, and its driver does not know tags.
         if version.kept is None or not version.kept <= txid <= version.marker:
-            raise SnapshotMovedError(f"{self._where} cannot be tagged as of txid {txid}: it is not kept")
+            raise SnapshotMovedError(f"{self._where} cannot be tagged as of txid {txid}, which is no longer kept")
         return tuple(self._past.as_of(version.files, txid))
 
     def _change(self, change: Change) -> None:

@@ -1,7 +1,7 @@
-"""The tags of a state, in a file of its table: a tag lists the data files that hold the state as of its txid.
+"""The tags of a state, stored in a file of its table. A tag lists the data files of the state as of its txid.
 
-The record has the number of the last such file, so tags change in a version, like all else. The list makes a tag
-independent of later merges: of a merged file that was merged again, nobody needs to keep the footer.
+The record has the number of the current tags file, so tags change with a version of the table. The list of files makes
+a tag independent of later merges: no footer of a replaced file is needed.
 """
 
 import secrets
@@ -15,7 +15,7 @@ from trident_state.tags import StateTag
 
 _NUMBER_BITS = 48
 _PREFIX = "_tags-"
-"""Other programs that clean a Delta table up leave files alone that begin with "_"."""
+"""The prefix of file names that Delta cleaners of other programs leave alone."""
 
 
 class TaggedFiles(StateTag, frozen=True):
@@ -29,7 +29,7 @@ class TaggedFiles(StateTag, frozen=True):
 
 
 class TagSet(msgspec.Struct, frozen=True):
-    """The tags of a state in one version of its table, and the number of the file that holds them; 0: no file."""
+    """The tags in one version of a state's table, and the number of their file (0: no file)."""
 
     number: int = 0
     tags: tuple[TaggedFiles, ...] = ()
@@ -61,7 +61,7 @@ def is_tag_file(name: str) -> bool:
 
 
 def path_of_tags(number: int) -> str:
-    """Return the path of the file of this number.
+    """Return the path of the tags file with this number.
 
     >>> path_of_tags(171)
     '_tags-0000000000ab.json'
@@ -70,7 +70,7 @@ def path_of_tags(number: int) -> str:
 
 
 def write_tags(folder: TableFolder, tags: tuple[TaggedFiles, ...]) -> TagSet:
-    """Write tags into a new file, of which the next version is to have the number. On a local disk it is durable."""
+    """Write tags into a new file, whose number the next version records. On a local disk it is durable."""
     number = secrets.randbits(_NUMBER_BITS - 1) + 1
     with folder.output(path_of_tags(number)) as sink:
         sink.write(msgspec.json.encode({"tags": tags}))
@@ -79,7 +79,7 @@ def write_tags(folder: TableFolder, tags: tuple[TaggedFiles, ...]) -> TagSet:
 
 
 def read_tags(folder: TableFolder, number: int, known: TagSet, where: str) -> TagSet | None:
-    """Return the tags in the file of a number; `known` ones need not be read. None if the file is missing."""
+    """Return the tags in the file with this number; None if it is missing. `known` tags are not read again."""
     if number == known.number:
         return known
     if not number:

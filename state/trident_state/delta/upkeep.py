@@ -1,4 +1,4 @@
-"""The upkeep of a state's table, in a thread of its own: merges, checkpoints of the log, and removal of old files."""
+"""The upkeep of a state's table in a background thread: merges, log checkpoints, removal of old files."""
 
 import logging
 import threading
@@ -14,18 +14,18 @@ from trident_state.delta.table import StateTable
 _log = logging.getLogger("trident.state")
 
 CHECKPOINT_EVERY = 100
-"""The versions after which the log gets a checkpoint, with which a reader begins."""
+"""The number of versions between checkpoints of the log, where readers start."""
 _CLEAN_EVERY = 600.0
-"""The seconds between two looks for files that nobody needs any more."""
+"""The seconds between two cleanings."""
 _PAUSE = 30.0
-"""The seconds without upkeep after a failure."""
+"""The seconds to wait after a failure."""
 _MANY = 40
-"""The number of runs, beside those in a merge under way, from which on a batch waits for it, up to `_WAIT` seconds."""
+"""The number of runs outside the running merge from which a batch waits for the merge, up to `_WAIT` seconds."""
 _WAIT = 5.0
 
 
 class Upkeep:
-    """Keeps the number of files and versions of a table small. Batches do not wait for it unless it falls behind."""
+    """Keeps the numbers of files and versions of a table small. Batches wait for it only if it falls behind."""
 
     def __init__(self, table: StateTable, compactor: Compactor, cleaner: Cleaner, where: str) -> None:
         self._table, self._compactor, self.cleaner, self._where = table, compactor, cleaner, where
@@ -41,7 +41,7 @@ class Upkeep:
         return self._compactor.stopped.is_set()
 
     def after(self, version: TableVersion) -> None:
-        """Begin a thread if there is something to do after a batch's version. Wait for it if it has fallen behind."""
+        """Start a thread if a batch's version left work to do. Wait for it if it has fallen behind."""
         if self._due(version):
             self._begin()
             thread = self._thread
@@ -49,7 +49,7 @@ class Upkeep:
                 thread.join(_WAIT)
 
     def run(self) -> None:
-        """Do what there is to do, in the calling thread."""
+        """Do all pending work in the calling thread."""
         merged = self._table.look()
         while merged is not None and not self.stopped:
             last, merged = merged, self._compactor.merge_once()
@@ -59,7 +59,7 @@ class Upkeep:
             self.cleaner.clean()
 
     def stop(self) -> None:
-        """Let a thread under way end early, and wait for its end."""
+        """Let a running thread end early, and wait for its end."""
         self._compactor.stopped.set()
         if self._thread is not None:
             self._thread.join()
@@ -81,11 +81,11 @@ class Upkeep:
         try:
             self.run()
         except StateClosedError:
-            pass  # the run has ended meanwhile; the next one merges the files
+            pass  # the run has ended; the next run merges the files
         except Exception as error:
             self._not_before = time.monotonic() + _PAUSE
             trace = None if isinstance(error, TridentError) else error
-            _log.error("%s: merging its files failed (%s) and is tried again", self._where, error, exc_info=trace)
+            _log.error("%s: merging its files failed (%s) and will be retried", self._where, error, exc_info=trace)
 
     def _checkpoint_if_due(self, version: TableVersion) -> None:
         if self._checkpoint is None:

@@ -316,8 +316,8 @@ class Entries:
         return self.index.insert(encoded, hashes)
 
     def in_order(self, schema: pa.Schema) -> KeyOrderIndex:
-        """Return the index of the keys in order. The first call makes it. `schema` holds the key fields."""
-        if self._order is None:  # if two threads make one at the same time, one of the two is used once
+        """Return the index of the keys in order, created at the first call. `schema` holds the key fields."""
+        if self._order is None:  # if two threads create one at the same time, one of the two is used only once
             self._order = KeyOrderIndex(self.index, schema)
         return self._order
 

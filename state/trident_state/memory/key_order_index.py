@@ -1,4 +1,4 @@
-"""The keys of a memory store in the order of their types, made at the first read of a range.
+"""The keys of a memory store in key order, built at the first range read.
 
 Commits do not touch this index: the next read of a range adds the keys that came since the last one. It adds them as
 sorted runs. A run is joined to the run before it if that run is less than twice as long, so there are few runs, and
@@ -55,7 +55,7 @@ class KeyOrderIndex:
         in_child(self, KeyOrderIndex._begin_again)
 
     def _begin_again(self) -> None:
-        """Drop the runs in a forked child, if a thread of the parent was changing them at the fork."""
+        """Drop the runs in a forked child, because a thread of the parent may have been changing them."""
         if self._adding.locked():
             self._runs, self._count, self._adding = (), 0, threading.Lock()
 
@@ -82,7 +82,7 @@ class KeyOrderIndex:
             yield slots[first]
 
     def _up_to_now(self) -> tuple[_Run, ...]:
-        """Return the runs, which hold all keys that the index of the store has now."""
+        """Return the runs, after adding the keys that the store has got since."""
         keys = self._index.keys
         if self._count >= keys.count:
             return self._runs

@@ -120,7 +120,7 @@ class _Unpacking:
         return values.cast(kind) if kinds.is_boolean(kind) else values
 
     def _lengths(self, counts: Offsets) -> tuple[npt.NDArray[np.int32], Offsets]:
-        """Return where the next texts or lists end, the first of which begins at 0, and how much each row has."""
+        """Return the ends of the next texts or lists, the first of which begins at 0, and the size of each row."""
         lengths = self._bytes(counts * 4).view(np.int32)
         ends = _ends(lengths)
         if len(lengths) == len(counts) and np.all(counts == 1):

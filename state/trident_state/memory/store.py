@@ -327,7 +327,7 @@ class MemoryStore:
         entries = self._loaded()
         tables = [self._in_range(entries, between, most, asOf) for between in ranges]
         if asOf is not None and entries.versioned:
-            # A range without a key reads no triple, although a key that was removed since may have been in it.
+            # A range without a key reads no triple, but a key removed since then may have been in it.
             check_not_beyond(self._where, self._marker, asOf)
         return tables
 
@@ -480,7 +480,7 @@ class MemoryStore:
             self._snapshotting.release()
 
     def _put_off(self) -> None:
-        """Log the exception that is being handled. The next snapshot comes after `pace.seconds` or `pace.batches`."""
+        """Log the current exception. The next snapshot comes after `pace.seconds` or `pace.batches`."""
         error = sys.exception()
         self._snapshots.postpone()
         self._unsaved, self._unsaved_batches = 0, 0

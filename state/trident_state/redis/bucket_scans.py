@@ -12,7 +12,7 @@ from trident_state.redis.wire import PROCESS, bulks
 
 _COUNT = 1000
 _START = b"0"
-"""As the cursor of a request: the bucket is read from its beginning. In a reply: the bucket has been read."""
+"""The cursor that begins a bucket. In a reply, it means that the bucket was read to its end."""
 
 _RUN_ID = re.compile(rb"^run_id:(\w+)", re.MULTILINE)
 
@@ -29,10 +29,10 @@ class Place(NamedTuple):
 class BucketScans:
     """The buckets that a scan has not read to their ends.
 
-    A cursor is a place in the hash table of one server process. Another process (after a restart, a failover, or a move
-    of the slot) has another order of fields, and would leave out fields without an error. So a cursor counts for the
-    process that returned it. A bucket that another process answers is read again from its beginning, without the fields
-    that were already returned; their names are kept while a bucket is read in pieces.
+    A cursor is a position in the hash table of one server process. Another process (after a restart, a failover, or a
+    slot migration) orders fields differently, and would silently skip some. So a cursor is valid only for the process
+    that returned it. If another process answers, the bucket is read again from its beginning, without the fields that
+    were already returned; their names are kept while a bucket is read in pieces.
     """
 
     def __init__(self, where: str, layout: Layout, buckets: Iterable[int]) -> None:
@@ -84,7 +84,7 @@ class BucketScans:
         elif bucket in self._seen:
             seen = self._seen.pop(bucket)
         else:
-            return pairs  # the whole bucket in one reply has each field once
+            return pairs  # a bucket returned in one reply has each field once
         # HSCAN may return a field twice if it reads a hash in pieces.
         pairs = [pair for pair in dict(pairs).items() if pair[0] not in seen]
         seen.update(field for field, _ in pairs)

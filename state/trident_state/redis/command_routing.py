@@ -27,7 +27,7 @@ _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.1
 
 _KEYLESS = (EXEC, PROCESS)
-"""They go to the server of the command before them."""
+"""Commands without a key, which go to the server of the command before them."""
 
 
 class Link:

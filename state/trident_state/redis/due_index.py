@@ -1,7 +1,7 @@
 """The index of due times of a state: in each group a sorted set of the group's keys, with their due times as scores.
 
-A put changes a record and the key's index entry in one script call. So the index always agrees with the records in the
-server, even if the server lost its last writes. It shows the state as of now, not as of a txid; therefore it is read
+A put changes a record and the key's index entry in one script call. So the index always matches the records in the
+server, even if the server lost its last writes. It shows the present state, not the state as of a txid; so it is read
 only between two batches.
 """
 
@@ -30,7 +30,7 @@ _PAGE_KEYS = 10_000
 
 
 class BatchBegunError(SnapshotMovedError):
-    """The index was read as of a batch, but the next batch had already been opened."""
+    """The index was to be read as of a batch, but the next batch had already been opened."""
 
 
 class DueIndex:
@@ -54,7 +54,7 @@ class DueIndex:
         return replies[::2]
 
     def _check_entries(self, metas: Sequence[Meta], groups: Sequence[int], counts: Sequence[int]) -> None:
-        """Raise StateRecoveringError if the index of a group has not as many entries as its meta hash says."""
+        """Raise StateRecoveringError unless the index of each group has as many entries as its meta hash says."""
         for group, entries in zip(groups, counts, strict=True):
             if metas[group].dues not in (None, str(entries)):
                 raise StateRecoveringError(
@@ -83,7 +83,7 @@ class DueIndex:
                 yield decode_keys(pa.array(members, pa.binary()), self._shape.keys)
 
     def earliest(self, layout: Layout, until: int, most: int, asOf: int, lease: Lease | None) -> pa.Table:
-        """Return the `most` keys that are due first, of those due at or before `until`, in the order of their times.
+        """Return the first `most` keys that are due at or before `until`, in the order of their times.
 
         Raises the errors of `read`.
         """
@@ -103,7 +103,7 @@ class DueIndex:
                 else:
                     del counts[group]
             found += self._exactly(layout, page, asOf, lease)
-            if sum(time <= read_up_to for time, _ in found) >= most:  # what is not read yet is due later
+            if sum(time <= read_up_to for time, _ in found) >= most:  # keys not read yet are due later
                 break
         first = sorted(pair for pair in found if pair[0] <= until)[:most]
         return decode_keys(pa.array([key for _, key in first], pa.binary()), self._shape.keys)
@@ -111,23 +111,23 @@ class DueIndex:
     def _exactly(
         self, layout: Layout, found: list[tuple[float, bytes]], asOf: int, lease: Lease | None
     ) -> list[tuple[float, bytes]]:
-        """Return keys with the times at which they are due in place of the scores, which may be smaller."""
+        """Replace the scores of keys, which may be rounded down, by their exact due times."""
         if all(is_exact(time) for time, _ in found):
             return found
         keys = [key for _, key in found]
         return list(zip(self._times(layout, pa.array(keys, pa.binary()), asOf, lease), keys, strict=True))
 
     def _times(self, layout: Layout, keys: pa.Array, asOf: int, lease: Lease | None) -> list[int]:
-        """Return the exact times at which these encoded keys are due."""
+        """Return the exact due times of these encoded keys."""
         placed = place_keys(keys, layout)
         values, _ = self._reader.read(placed, asOf, lease)
         times: list[int] = self._due(placed.restored(values)).to_pylist()
         return times
 
     def first(self, layout: Layout, until: int, asOf: int, lease: Lease | None) -> int | None:
-        """Return the time at which the first key is due; None if no key is. Raises the errors of `read`.
+        """Return the time at which the first key is due; None if no key is due. Raises the errors of `read`.
 
-        The time may be that of a score, but is at or before `until` only if a key is due at or before `until`.
+        The time may be a rounded score, but is at or before `until` only if a key is due at or before `until`.
         """
         groups = range(layout.groups)
         reads = [
@@ -177,7 +177,7 @@ class DueIndex:
         return all(meta.indexed and meta.dues == str(entries) for meta, entries in zip(metas, found, strict=True))
 
     def build(self, link: Link, layout: Layout, metas: list[Meta], lease: Lease) -> None:
-        """Build the index from the records, as they are now. No other process writes the state meanwhile."""
+        """Build the index from the present records. No other process may write the state meanwhile."""
         none = pa.array([], pa.binary())
         for group in range(layout.groups):
             self._note(link, layout, group, lease, b"first", none, b"")

@@ -1,4 +1,4 @@
-"""The examination of the Redis servers of a state for `trident doctor`: reached, allowed, and fit to keep a state."""
+"""The checks of a state's Redis servers for `trident doctor`: connection, permissions, settings."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +17,7 @@ from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import command
 
 COMMANDS = b"HSET HGET HMGET HDEL HSCAN HGETALL DEL EXISTS TYPE PEXPIRE ZADD ZREM ZRANGEBYSCORE".split()
-"""Commands of each kind that a driver sends: the user needs the right to each of them."""
+"""One command of each kind that a driver sends; the user needs permission for all of them."""
 
 _ASK = b"""
 if not redis.acl_check_cmd then return {} end
@@ -33,7 +33,7 @@ _RULES = "Give the user the rights in the guide, State, Redis, Rights: ACL SETUS
 
 
 def examine_servers(about: str, address: Address, prefix: str, now: Now) -> Iterator[Finding]:
-    """Yield the faults of the servers at an address that are to keep a state under names with `prefix`."""
+    """Yield the faults of the servers at an address that would keep a state under names with `prefix`."""
     quick = replace(address, connect_timeout=min(SECONDS, address.connect_timeout))
     servers = Servers(quick, about)
     try:
@@ -63,11 +63,11 @@ def _examine(about: str, server: Address, connection: Connection, prefix: str, n
 
 
 def _settings(about: str, server: Address, info: dict[str, str]) -> Iterator[Finding]:
-    """Apply the rules of a start (`check_server`)."""
+    """Apply the checks of a start (`check_server`)."""
     try:
         warnings = check_server(info, about, server.shown)
     except StateUnavailableError as error:
-        todo = "Let the url name the master (for a cluster, any server of it); wait while a server loads its data"
+        todo = "Use the address of the master (for a cluster, of any server); wait while a server loads its data"
         yield Finding(about, str(error), "a start waits, and is then refused: only a master takes writes", todo)
         return
     except StateError as error:
@@ -93,7 +93,9 @@ def _saved(about: str, server: Address, info: dict[str, str]) -> Iterator[Findin
     for field, kind in (("rdb_last_bgsave_status", "snapshot"), ("aof_last_write_status", "write of the AOF")):
         if info.get(field, "ok") != "ok":
             found = f"the last {kind} of {server.shown} failed ({field}:{info[field]})"
-            todo = "Read the server's own log; it names the file. Mostly the disk is full, or its folder lacks rights"
+            todo = (
+                "Read the server's log, which names the file. Usually the disk is full, or its folder lacks permissions"
+            )
             yield Finding(about, found, "the server refuses writes (MISCONF), or loses them with its next crash", todo)
 
 

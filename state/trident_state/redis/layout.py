@@ -98,10 +98,7 @@ class Layout:
         return [bulks([name]) for name in self.all_buckets]
 
     def other_meta(self) -> bytes:
-        """Return the name of the first meta hash that the state would have with several groups instead of one group.
-
-        If this layout has several groups, return the name for one group.
-        """
+        """Return the name of the first meta hash with several groups; with one group if the layout has several."""
         return replace(self, groups=2 if self.groups == 1 else 1).meta(0)
 
     def with_buckets(self, buckets: int) -> "Layout":

@@ -1,9 +1,8 @@
 """A batch that is open in every group of a state, so that processes other than the driver can put its keys.
 
 The driver opens the batch and commits it; between the two, any number of processes put parts of it. Every put carries
-the driver's lease and the txid, which the scripts compare with the group's meta hash in the same atomic step. So a put
-that is repeated, doubled or late changes nothing, and a put that never arrived leaves a count with which the commit is
-refused.
+the driver's lease and the txid, which the scripts compare with the group's meta hash in the same atomic step. So a
+repeated, duplicate or late put changes nothing, and the commit is refused if the counts show that a put is missing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,7 +57,7 @@ class OpenBatch(SharedState):
         check_update_types(self.where, self.shape, Update(self.txid, keys, deltas))
         encoded = encode_checked_keys(self.where, self.shape.keys, keys)
         placed = place_distinct_keys(encoded, self.layout, self.where, self.txid)
-        assert self.lease is not None, "a state opened for reading takes no batch"
+        assert self.lease is not None, "a state opened for reading cannot take a batch"
         return Task(self.lease, self.txid, placed, placed.arranged(deltas), False, self.expiry, 0, self.opened)
 
 

@@ -48,10 +48,10 @@ _CLEARED_LATER = 4 * CLEAR_KEYS
 """The most removed keys that wait for the next `groups_of` to delete them. If there are more, a batch deletes some."""
 
 _UNDIVIDED = 100_000
-"""The most keys of a state of which a read is not divided."""
+"""The most keys of a state whose scan is not divided into parts."""
 
 _PART_ENTRIES = 250_000
-"""About as many keys are in each part of a larger state."""
+"""The approximate number of keys in each part of a larger state."""
 
 
 class RedisStore:
@@ -112,7 +112,7 @@ class RedisStore:
         fields = identity_fields(
             self._identity, self._shape.fingerprint, self._kind, self._form, layout.buckets, layout.groups
         )
-        # the first group is created last: as long as it is missing, a report shows that not all groups were created
+        # the first group is created last: while it is missing, a report shows that the creation is incomplete
         last_first = list(reversed(range(layout.groups)))
         missing = [group for group in last_first if groups[group].marker is None] or last_first
         keys = [[layout.packed_metas[group]] for group in missing]
@@ -141,7 +141,7 @@ class RedisStore:
         try:
             for server, info in self._links.everywhere(command(b"INFO")):
                 warnings += check_server(parse_info(info), self._where, server.shown)
-        except StateUnavailableError:  # for example, the server became a replica: then there is another master
+        except StateUnavailableError:  # for example, the server became a replica and another one is the master
             self._links.forget()
             raise
         if self._checked and warnings != self.warnings:
@@ -244,7 +244,8 @@ class RedisStore:
         """Write an update, or a part of one, and queue the keys that are left without a value."""
         written, placed = self._writer.write(task), task.keys
         removed = written.removed
-        # `removed` lacks keys that an earlier try wrote if its reply was lost; if possible, the deltas show all of them
+        # `removed` lacks keys that an earlier attempt wrote if its reply was lost; if possible, the deltas show all of
+        # them
         if self._shape.combine.native == "put" and task.deltas.null_count:
             removed = placed.keys.filter(task.deltas.is_null())
         if removed is not None:
@@ -295,7 +296,7 @@ class RedisStore:
         statuses = self._reader.statuses(metas)
         markers = [-1 if group.marker is None else group.marker for group in statuses]
         marker = min(markers) if min(markers) >= 0 else None
-        # a run calls this method once a second: a good time to free some memory in the server
+        # a run calls this once a second, which is a good time to free some memory in the server
         if self._lease is not None and marker is not None:
             self._free_memory(layout, self._lease, marker, metas)
         if self._due is None:
@@ -380,7 +381,9 @@ class RedisStore:
             pages = list(self._due.read(layout, range(layout.groups), until, asOf, self._lease))
         except BatchBegunError:
             return None
-        if len(pages) == 1:  # the only page of a state without key fields: joined, tables without columns have no rows
+        if (
+            len(pages) == 1
+        ):  # the only page of a state without key fields: concatenating tables without columns would lose the rows
             return pages[0]
         return pa.concat_tables([self._shape.keys.empty_table(), *pages]).combine_chunks()
 
@@ -391,9 +394,9 @@ class RedisStore:
         yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)
 
     def parts(self) -> int:
-        """Return the number of parts into which a read of all entries is best divided: 1, or a multiple of the groups.
+        """Return the number of parts into which a scan is best divided: 1, or a multiple of the groups.
 
-        A small state is not divided: one process reads it sooner than several begin.
+        A small state is not divided: one process reads it faster than several processes start.
         """
         entries, groups = self.count() or 0, self._layout().groups
         if entries <= _UNDIVIDED:
@@ -401,7 +404,7 @@ class RedisStore:
         return groups * max(1, min(self._layout().per_group, -(-entries // (groups * _PART_ENTRIES))))
 
     def scan_part(self, asOf: int | None, part: Part, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """Yield the entries of a part, which is some buckets, of one group if there are as many parts as groups."""
+        """Yield the entries of a part, which is some buckets; all of one group if there are as many parts as groups."""
         yield from self._pages(asOf, self._lease, pageRows, part=part)
 
     def scan_by_page(self, least: int, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:

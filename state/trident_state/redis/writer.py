@@ -41,7 +41,7 @@ _MAX_CONFLICTS = 10
 SLICE_KEYS = 5000
 """The most keys that are combined at once."""
 _AHEAD = 3
-"""The number of slices that are asked for before the first one is combined."""
+"""The number of slices that are requested before the first one is combined."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -152,7 +152,9 @@ class Writer:
         for _ in range(_MAX_CONFLICTS):
             if (written := self._combine(task)) is not None:
                 return written
-        raise StateUnavailableError(f"{self._where}: another client keeps changing the keys of txid {task.txid}")
+        raise StateUnavailableError(
+            f"{self._where}: another client keeps changing the keys of txid {task.txid}; the commit is repeated"
+        )
 
     def _merges(self) -> bool:
         """Return whether a script combines: sums of longs and doubles, minima and maxima of all 8-byte types."""
@@ -356,10 +358,10 @@ class Writer:
             yield self._open(task, group)
 
     def _moved(self, task: Task, group: int, replies: Iterator[Reply]) -> int | None:
-        """Return the number of keys that the open txid has moved in the group; None if the group holds the txid.
+        """Return the number of keys that the open txid has moved in the group; None if the group holds it.
 
-        They come from the reply to `_opening`. If another process has opened the group, its number is not known, and
-        taken for 0.
+        The number comes from the reply to `_opening`. If another process opened the group, it is unknown, and 0 is
+        returned.
         """
         if task.opened is not None:
             return 0 if group in task.opened else None
@@ -371,7 +373,7 @@ class Writer:
         return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *expiry)
 
     def _is_open(self, task: Task, reply: Reply) -> bool:
-        """Read a script's reply: True if the txid is now open in the group, False if the group already holds that txid.
+        """Return whether the txid is now open in the group, by the script's reply; False if the group holds it.
 
         Raises the error that the script names if it refused the write.
         """
@@ -398,8 +400,8 @@ class Writer:
                 continue
             if task.opened is not None and isinstance(reply, list) and reply[0] == b"COUNT":
                 moved = int(ScriptAnswer.of(reply).detail or 0)
-                # The server may have fallen back between two puts, each on a separate connection that did not notice
-                # it. Keys of the batch that are stored stay, and the other keys are put again.
+                # The server may have been rewound between two puts, on separate connections that did not notice it.
+                # Stored keys of the batch stay, and the other keys are put again.
                 if moved < keys:
                     raise StateUnavailableError(
                         f"{self._where}: the server has only {moved} of the {keys} keys of txid {task.txid} in one "
@@ -415,7 +417,7 @@ class Writer:
 
 
 def _commits_at_once(task: Task, groups: Collection[int]) -> bool:
-    """Return whether a commit goes with the last puts: all keys are in one group, and in this task."""
+    """Return whether the commit is sent with the last puts: all keys are in one group, and in this task."""
     return len(groups) == 1 and task.part is None
 
 

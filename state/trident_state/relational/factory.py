@@ -25,12 +25,12 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 
 _WHOLE = 2**31
-"""The most keys of one call of a table: more than any batch has, so that each batch is one transaction."""
+"""The most keys in one call of a table: more than any batch has, so that each batch is one transaction."""
 
 
 @dataclass(frozen=True, repr=False)
 class _RelationalState:
-    """The base of the factories for both databases. It has the kind, and opens a store over the table of the state."""
+    """The base class of the factories for both databases, with the kind and the store of a table."""
 
     kind: StateKind
 
@@ -41,7 +41,7 @@ class _RelationalState:
 
     @property
     def fenced(self) -> bool:
-        """True, because an earlier driver's write is refused in the transaction itself."""
+        """True, because the transaction itself refuses an earlier driver's write."""
         return True
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
@@ -59,8 +59,8 @@ class SqliteMapState(_RelationalState):
     """A state in a SQLite file. It outlives the run, and SQL can read it.
 
     Make a SqliteMapState by `opaque`, `transactional` or `nonTransactional`. A file may hold many states. Each batch is
-    one transaction, which is on disk when the commit returns. The state is exactly-once, and refuses a former driver.
-    Meaning: the state factories around Trident's ``IBackingMap``, as the JDBC state of ``storm-jdbc``.
+    one transaction, which is on disk when the commit returns. The state is exactly-once, and refuses writes of a
+    previous driver. Meaning: the state factories around Trident's ``IBackingMap``, as the JDBC state of ``storm-jdbc``.
 
     >>> SqliteMapState.opaque("states.db")
     SqliteMapState.opaque('states.db')
@@ -112,7 +112,7 @@ class SqliteMapState(_RelationalState):
 
     @property
     def tablePlace(self) -> Mapping[str, Any] | None:
-        """The place that a topology's log has for readers: the absolute path of the file."""
+        """The location that a topology's log records for readers: the absolute path of the file."""
         return {"sqlite": os.path.abspath(self.path)}
 
     def examine(self, now: Now = time.time) -> Iterator[Finding]:
@@ -142,9 +142,9 @@ class PostgresMapState(_RelationalState):
     """A state in PostgreSQL. It outlives the run, and SQL can read it.
 
     Make a PostgresMapState by `opaque`, `transactional` or `nonTransactional`. Each batch is one transaction, which is
-    durable when it is committed. The state is exactly-once, and refuses a former driver. It needs psycopg: ``pip
-    install 'trident-pyspark[postgres]'``. Meaning: the JDBC state of ``storm-jdbc``, with fencing and committed reads
-    added.
+    durable when it is committed. The state is exactly-once, and refuses writes of a previous driver. It needs psycopg:
+    ``pip install 'trident-pyspark[postgres]'``. Meaning: the JDBC state of ``storm-jdbc``, with fencing and committed
+    reads added.
 
     >>> PostgresMapState.opaque("postgresql://me:secret@localhost/shop")
     PostgresMapState.opaque('postgresql://me:***@localhost/shop')

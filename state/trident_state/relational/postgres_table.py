@@ -91,7 +91,7 @@ class PostgresTable:
         try:
             self._write(attempt)
         except StateUnavailableError:
-            return  # the commit waits for the server
+            return  # the commit waits until the server is back
         except StateError as error:
             if getattr(error.__cause__, "sqlstate", None) != "54000":
                 raise
@@ -159,7 +159,9 @@ class PostgresTable:
         """Close the connection. The next call opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(postgres_client("PostgresMapState", "postgres").Error, OSError):  # it is broken already
+            with suppress(
+                postgres_client("PostgresMapState", "postgres").Error, OSError
+            ):  # the connection is broken already
                 connection.close()
 
     # --- transactions ----------------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ class PostgresTable:
             self.close()
             raise self._error(error) from error
         except BaseException:
-            self.close()  # whatever state the connection is in
+            self.close()  # whatever the state of the connection
             raise
 
     def _error(self, error: Any) -> StateError:
@@ -219,7 +221,7 @@ class PostgresTable:
             )
         if error.sqlstate == "42501":
             return StateError(f"{where} answered: {said(error)}; the user needs CREATE on the schema for its states")
-        # Another process has just created a table or a type of the same name; the next try finds it.
+        # Another process has just created a table or type of the same name; the next attempt finds it.
         if passes(error) or error.sqlstate in ("23505", "42P07", "42710", "XX000"):
             return StateUnavailableError(f"{where}: {said(error)}; {UNSURE}")
         return StateError(f"{where} answered: {said(error)}; check user, password and database in the url")
@@ -251,7 +253,7 @@ class PostgresTable:
         columns = ", ".join(_typed(column) for column in self._table.columns())
         fields, record = (f"{shown(column, 'chr')}::json" for column in ("fields", "record"))
         value = record if self._table.bare else f"{record} -> 'value'"
-        # The inner query must not be flattened: the meta entry has no value.
+        # The inner query must not be flattened, because the meta entry has no value.
         connection.execute(
             f"create view {quoted(view)} as select {columns} from (select {fields} as fields, {value} as value "
             f"from {self._name} where fields is not null) entries where json_typeof(value) <> 'null'"

@@ -105,23 +105,23 @@ class SqliteTable:
                 db.close()
 
     def close_former(self, there: tuple[FileIdentity, ...]) -> None:
-        """Close the connection if it has another WAL file than the one that is `there`, beside the same database.
+        """Close the connection if its WAL file is not the one that is `there`, beside the same database.
 
-        Connections of one process share the index of the WAL file: a new one would read the new file by a former index.
+        Connections of one process share the WAL index, so a new connection would read the new file with the old index.
         """
 
         def former() -> bool:
             return self._db is not None and self._files[0] == there[0] and self._files != there
 
-        if former():  # a table that opens a connection has none, so two such tables never wait for each other
+        if former():  # a table with a new connection has none to close, so two such tables never wait for each other
             with self._lock:
                 if former():
                     self.close()
 
     def _close_idle(self) -> None:
-        """Close the connection before a fork: a child must not even close a connection that its parent opened.
+        """Close the connection before a fork, because a child must not even close a connection of its parent.
 
-        SQLite would believe that the child has its parent's locks of the file.
+        SQLite would believe that the child holds its parent's locks on the file.
         """
         if self._db is not None and not self._db.in_transaction:
             self.close()
@@ -129,7 +129,7 @@ class SqliteTable:
     # --- transactions ----------------------------------------------------------------------------------------
 
     def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], absent: T, make: bool = False) -> T:
-        """Return the result of `work` in one transaction; `absent` if there is no file, unless `make` creates it."""
+        """Return the result of `work` in one transaction; `absent` if there is no file and `make` is false."""
         with self._lock:
             return self._locked_run(begin, work, absent, make)
 
@@ -151,14 +151,14 @@ class SqliteTable:
                 raise StateOwnedError(f"{self._where} is not a SQLite database; give the state another path") from error
             raise StateUnavailableError(f"{self._where}: {error}; {UNSURE}") from error
         if begin != "BEGIN" and identities(self._watched) != self._files:
-            raise StateUnavailableError(f"{self._where} was removed or replaced while it was written")
+            raise StateUnavailableError(f"{self._where} was removed or replaced during a write")
         return result
 
     def _connected(self, make: bool) -> sqlite3.Connection | None:
-        """Return a connection to the files that are at the path now; None if there are none, unless `make`.
+        """Return a connection to the current files at the path; None if there are none and `make` is false.
 
-        POSIX drops the locks of this process if it closes any other descriptor of the file: a copy of it is enough. The
-        next program that reads then removes the WAL file, and later writes of this connection are lost.
+        POSIX drops this process's locks on a file when it closes any other descriptor of the file. The next reader
+        then removes the WAL file, and later writes of this connection are lost.
         """
         there = identities(self._watched)
         database, wal, _ = there
@@ -180,14 +180,17 @@ class SqliteTable:
         uri = f"{self._path.as_uri()}?mode={mode}"
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns, also in WAL mode
+            db.execute("PRAGMA synchronous=FULL")  # a commit is on disk when it returns, also in WAL mode
             if make:
                 _turn_to_wal(db)
-            db.execute("PRAGMA schema_version").fetchone()  # SQLite creates and locks the other files at a read
+            db.execute("PRAGMA schema_version").fetchone()  # even a read creates and locks SQLite's other files
         except BaseException:
             db.close()
             raise
-        self._files, self._db = identities(self._watched), db  # in this order: `close_former` looks without the lock
+        self._files, self._db = (
+            identities(self._watched),
+            db,
+        )  # in this order, because `close_former` reads without the lock
         return db
 
     # --- statements ------------------------------------------------------------------------------------------

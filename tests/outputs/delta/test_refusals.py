@@ -199,7 +199,7 @@ def test_an_empty_text_that_would_name_a_folder_fails_its_batch_before_it_is_fro
     spout = FixedBatchSpout("g string, v long", [[("a", 1), *[(text, 3)] * count]])
     made.newStream("s", spout).writeDelta(tmp_path / "t", partitionBy="g")
     with (
-        pytest.raises(BatchFailedError, match=f"writeDelta.*field 'g' is {says}, which Delta does not disti"),
+        pytest.raises(BatchFailedError, match=f"writeDelta.*field 'g' is {says}, which Delta cannot disti"),
         start_local(made, checkpointLocation=tmp_path / "c", maxAttempts=1) as running,
     ):
         running.processAllAvailable(timeout=60)

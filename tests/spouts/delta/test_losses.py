@@ -125,7 +125,7 @@ def test_a_table_that_was_restored_from_a_copy_is_noticed(table: Table, tmp_path
             table.add(5 + version)
         for driver in (executor, spout.open()):
             with pytest.raises(
-                DataLossError, match="version 2 is not the one that the topology has read: the table was restored"
+                DataLossError, match="version 2 is not the one that the topology read: the table was restored"
             ):
                 driver.plan(NEXT, position, 0.0)
 

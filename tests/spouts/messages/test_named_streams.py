@@ -176,14 +176,14 @@ def test_default_is_the_stream_of_an_emission_that_names_none() -> None:
 
 def test_a_spout_says_which_verb_begins_its_streams() -> None:
     with pytest.raises(
-        TopologyError, match=r"several streams \(orders, errors, lines\); write newStreams\(name, spout\)"
+        TopologyError, match=r"several streams \(orders, errors, lines\); call newStreams\(name, spout\)"
     ):
         TridentTopology().newStream("shop", Shop({}))
 
     class One(Shop):
         outputFields = "word string"
 
-    with pytest.raises(TopologyError, match=r"declares one stream; write newStream\(name, spout\)"):
+    with pytest.raises(TopologyError, match=r"declares one stream; call newStream\(name, spout\)"):
         TridentTopology().newStreams("one", One({}))
 
 

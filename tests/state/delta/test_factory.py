@@ -28,7 +28,7 @@ from trident.state import DeltaMapState, StateKind
         (
             lambda: DeltaMapState.opaque("s3://b", storageOptions={"aws_s3_allow_unsafe_rename": "true"}),
             ValueError,
-            "storageOptions: aws_s3_allow_unsafe_rename lets two drivers make the same version",
+            "storageOptions: aws_s3_allow_unsafe_rename lets two drivers create the same version",
         ),
     ],
 )

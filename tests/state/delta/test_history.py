@@ -170,7 +170,7 @@ def test_a_file_that_another_program_deleted_is_a_txid_that_is_not_kept(folder: 
     for name in paths(folder) - named(folder):
         (table_of(folder) / name).unlink()
     again: Any = setting.open()
-    with pytest.raises(SnapshotMovedError, match="as of txid 3: a file of it was deleted"):
+    with pytest.raises(SnapshotMovedError, match="as of txid 3: one of its files was deleted"):
         again.at(3).read(setting.key_table([0]), 3)
     assert again.at(40).read(setting.key_table([0]), 40).values.to_pylist() == [820]
     store.upkeep.cleaner.clean(Keep(0, 3))

@@ -208,7 +208,7 @@ def test_a_key_from_a_later_batch_refuses_the_batch(shared_redis: RedisServer, s
         shared_redis.client.hset(META, "marker", 0)
         with pytest.raises(
             StateCorruptError,
-            match="batch 1 cannot be applied: a key has a change of .*, although the state is only at txid .*",
+            match="batch 1 cannot be applied: a key was changed by .*, although the state is only at txid .*",
         ):
             store.apply(LEASE, update(1, {1: 1}))
 

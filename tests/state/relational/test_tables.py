@@ -311,7 +311,7 @@ def test_a_sqlite_file_that_is_removed_within_a_batch_is_told(folder: Path, tmp_
         path.unlink()
 
     table._put = removed
-    with pytest.raises(StateUnavailableError, match=r"states\.db was removed or replaced while it was written"):
+    with pytest.raises(StateUnavailableError, match=r"states\.db was removed or replaced during a write"):
         setting.apply(store, 1, {1: 1})
     store.close()
 
@@ -362,7 +362,7 @@ def test_a_sqlite_file_that_this_process_copies_within_a_batch_is_told(folder: P
         asked_elsewhere(path)
 
     table._put = copied
-    with pytest.raises(StateUnavailableError, match=r"states\.db was removed or replaced while it was written"):
+    with pytest.raises(StateUnavailableError, match=r"states\.db was removed or replaced during a write"):
         setting.apply(store, 1, {1: 1})
     table._put = put
     setting.apply(store, 1, {1: 1})

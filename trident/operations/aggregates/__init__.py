@@ -1,1 +1,1 @@
-"""The built-in aggregators. `registry.py` knows all of them."""
+"""The built-in aggregators. `registry.py` lists all of them."""

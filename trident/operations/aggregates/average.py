@@ -1,4 +1,4 @@
-"""The aggregator Average. It accumulates a sum and a count. Its result is their quotient."""
+"""The aggregator Average. It accumulates a sum and a count, and returns their quotient."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from trident.operations.aggregators import Native
 @known_fields({})
 @dataclass(frozen=True)
 class Average(OneFieldAggregator):
-    """The mean of one numeric field, a double. Nulls are skipped; if there is no other value, the mean is null.
+    """The mean of one numeric field, a double. Nulls are skipped; without any other value the mean is null.
 
-    A state holds a struct of the sum (of the type that `Sum` gives) and the count, so that batches combine exactly.
+    A state holds a struct of the sum (with the type of `Sum`) and the count, so that batches combine exactly.
 
     >>> mean = Average()
     >>> acc = mean.combine(mean.init((2,)), mean.init((5,)))
@@ -41,7 +41,7 @@ class Average(OneFieldAggregator):
         return added(a[0], b[0]), a[1] + b[1]
 
     def retract(self, a: Any, b: Any) -> Any:
-        """Return the sum and the count of the tuples of `a` without those of `b`."""
+        """Return the accumulator of the tuples of `a` without those of `b`."""
         return added(a[0], negated(b[0])), a[1] - b[1]
 
     def zero(self) -> Any:
@@ -56,7 +56,7 @@ class Average(OneFieldAggregator):
         return reduce(added, values, 0), len(values)
 
     def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> Any:
-        """Return the accumulators of `count` groups; NotImplemented if a sum may be beyond its type."""
+        """Return the accumulators of `count` groups; NotImplemented if a sum may overflow its type."""
         values = columns.column(0)
         total = group_sums(values, groups, count)
         if total is None:
@@ -65,7 +65,7 @@ class Average(OneFieldAggregator):
         return _accumulators(total, pa.array(number, pa.int64()))
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> Any:
-        """Return the accumulators of `a` and `b` together, row by row; NotImplemented if a sum is beyond its type."""
+        """Return the combined accumulators of `a` and `b`, row by row; NotImplemented if a sum overflows its type."""
         sums = [row_sums(one, other) for one, other in zip(a.flatten(), b.flatten(), strict=True)]
         return NotImplemented if None in sums else _accumulators(*sums)
 

@@ -32,13 +32,13 @@ ORDERED = (
 
 
 WhereLike = ColumnExpression | Expression | Column | Filter | Callable[..., Any] | None
-"""A condition of an aggregator: everything that `Stream.filter` takes without input fields."""
+"""A condition of an aggregator: any argument that `Stream.filter` accepts without input fields."""
 
 NAMES = frozenset({"Average", "Count", "CountDistinct", "Max", "Min", "Quantiles", "Sum", "TopK"})
-"""The class names of the first built-in aggregators. A stored state holds its aggregator's class name.
+"""The class names of the first built-in aggregators, which stored states use without a prefix.
 
-Later built-in aggregators are stored with "trident." before the class name. Without it, an older state of a user's
-class of the same name would be taken for theirs. Do not add to this list.
+Later built-in aggregators are stored with "trident." before the class name, because an older state may hold a user's
+class of the same name. Do not add to this list.
 """
 
 
@@ -46,53 +46,52 @@ class of the same name would be taken for theirs. Do not add to this list.
 class BuiltinAggregator(CombinerAggregator):
     """The base class of the built-in aggregators. The types of the input fields determine the type of the output.
 
-    With ``where=`` only the tuples that fulfil a condition are aggregated: an expression over the fields of the stream,
-    ``Count(where=col("price") < 100)``, or anything else that `Stream.filter` takes without input fields, such as a
-    function of a TridentTuple of all fields. A tuple for which an expression is null does not count. A group that has
-    tuples, but none that counts, has the result of no tuples. The verb that takes the aggregator computes the
-    condition; ``init`` does not heed it. Meaning: ``FILTER (WHERE ...)`` of SQL.
+    With ``where=`` only the tuples that satisfy a condition are aggregated: an expression over the fields of the
+    stream, ``Count(where=col("price") < 100)``, or anything else that `Stream.filter` takes without input fields, such
+    as a function of a TridentTuple of all fields. A tuple for which the condition is null is skipped. A group whose
+    tuples are all skipped has the result of no tuples. The verb computes the condition; ``init`` never sees it.
+    Meaning: ``FILTER (WHERE ...)`` of SQL.
     """
 
     where: WhereLike = dataclasses.field(default=None, kw_only=True, repr=False, compare=False)
 
     native: ClassVar[Native | None] = None
-    """Spark's name of the same aggregate; None if Spark has no aggregate with exactly the same results."""
+    """The name of Spark's aggregate with exactly the same results; None if there is none."""
 
     gathers: ClassVar[bool] = False
     """True if one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
 
     idempotent: ClassVar[bool] = False
-    """True if aggregating a value a second time changes nothing, so that values that replace each other may enter."""
+    """True if aggregating a value again changes nothing, so that values that replace each other may be aggregated."""
 
     ordered: ClassVar[bool] = False
     """True if the result depends on the order of tuples. Then `initColumn` gets two more columns after the input
     fields: the txid of each tuple's batch, and the tuple's number in the batch."""
 
     known_by_name: ClassVar[bool] = False
-    """True if all instances combine and present in the same way. A state of such an aggregator can be opened without
-    its program, by the name of the class alone."""
+    """True if all instances combine and present in the same way. Then a state of the aggregator can be opened by the
+    class name, without its program."""
 
     @property
     def variant(self) -> str:
-        """A text on the parameters that accumulators depend on, which stores keep with the name; "" if none."""
+        """The parameters of the accumulators as text, which stores keep with the name; "" if there are none."""
         return ""
 
     @property
     def inputFields(self) -> tuple[str, ...] | None:
-        """The input fields that the aggregator names itself, as in ``Sum("price")``; None if the verb names them."""
+        """The input fields named in the aggregator, as in ``Sum("price")``; None if the verb names them."""
         return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Spark and Arrow compute a native aggregate without calling the aggregator. They would ignore the methods of a
-        # user's subclass of Sum that has, say, an `init` of its own. So such a subclass is native only if it sets
-        # `native` itself.
+        # Spark and Arrow compute a native aggregate without calling the aggregator, so they would ignore an overridden
+        # method, such as `init` in a user's subclass of Sum. Such a subclass is native only if it sets `native` itself.
         if {"init", "combine", "zero", "present"} & vars(cls).keys():
             if "native" not in vars(cls):
                 cls.native = None
             if "gathered" not in vars(cls):
                 cls.gathers = False
-        # A subclass that combines in another way cannot take tuples away by the `retract` of its base class.
+        # A subclass that overrides combine cannot use the `retract` of its base class.
         if {"combine", "zero"} & vars(cls).keys() and "retract" not in vars(cls) and hasattr(cls, "retract"):
             cls.retract = None
         if {"init", "combine", "zero"} & vars(cls).keys():
@@ -101,11 +100,11 @@ class BuiltinAggregator(CombinerAggregator):
                     setattr(cls, method, None)
 
     def gathered(self, tuples: list[tuple[Any, ...]]) -> Any:
-        """Return the accumulator of `tuples`, of which there is at least one."""
+        """Return the accumulator of `tuples`, a non-empty list."""
         raise NotImplementedError
 
     def problem(self, inputs: spark.StructType) -> str:
-        """Return the reason why these input fields cannot be aggregated; "" if they can."""
+        """Return the reason why these input fields cannot be aggregated; "" if they can be."""
         raise NotImplementedError
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
@@ -116,13 +115,13 @@ class BuiltinAggregator(CombinerAggregator):
         raise NotImplementedError
 
     def presented_type(self, accumulator: spark.DataType) -> spark.DataType | None:
-        """Return the type of ``present``'s result for an accumulator's type; None if its annotation has the type."""
+        """Return the type of ``present``'s result for an accumulator type; None if its annotation declares the type."""
         return None
 
 
 @dataclass(frozen=True)
 class OneFieldAggregator(BuiltinAggregator):
-    """The base class of aggregators of one field. The field is named by the aggregator, or by the verb.
+    """The base class of aggregators of one field, which either the aggregator or the verb names.
 
     ``aggregate("price", Sum(), "total")`` and ``aggregate(Sum("price"), "total")`` mean the same.
     """
@@ -144,17 +143,19 @@ EXACT = decimal.Context(prec=100)
 
 
 def added(a: Any, b: Any) -> Any:
-    """Return the sum of two numbers of one type. Decimals are exact to the last digit.
+    """Return the sum of two numbers of the same type. Decimals are added exactly.
 
     >>> added(decimal.Decimal(10**30), decimal.Decimal("-0.5"))
     Decimal('999999999999999999999999999999.5')
     """
-    exact = isinstance(a, decimal.Decimal) or isinstance(b, decimal.Decimal)  # one of the two may be zero(), an int
+    exact = isinstance(a, decimal.Decimal) or isinstance(
+        b, decimal.Decimal
+    )  # zero() may return an int in place of the type
     return EXACT.add(a, b) if exact else a + b
 
 
 def negated(a: Any) -> Any:
-    """Return the opposite of a number. Decimals are exact to the last digit, as in `added`.
+    """Return the negative of a number. Decimals are exact, as in `added`.
 
     >>> negated(decimal.Decimal(10**30 + 1))
     Decimal('-1000000000000000000000000000001')
@@ -163,7 +164,7 @@ def negated(a: Any) -> Any:
 
 
 def check_parameter(name: str, parameter: str, value: object, least: int = 1, most: int | None = None) -> None:
-    """Raise TopologyError unless the parameter of the aggregator `name` is a whole number from `least` to `most`."""
+    """Raise TopologyError unless a parameter of the aggregator `name` is a whole number from `least` to `most`."""
     if isinstance(value, str):
         way_out = f"name a field before the aggregator, as in ({value!r}, {name}(...))"
         raise TopologyError(f"{name}({brief(value)}): {parameter} must be a whole number; {way_out}")
@@ -171,9 +172,9 @@ def check_parameter(name: str, parameter: str, value: object, least: int = 1, mo
 
 
 def one_field(name: str, does: str, inputs: spark.StructType, accepted: tuple[type[spark.DataType], ...]) -> str:
-    """Return why `inputs` are not one field of an accepted type; "" if they are.
+    """Return why `inputs` are not a single field of an accepted type; "" if they are.
 
-    The text begins with `name` and `does`.
+    The reason begins with `name` and `does`.
     """
     if len(inputs.fields) != 1:
         return (
@@ -184,9 +185,9 @@ def one_field(name: str, does: str, inputs: spark.StructType, accepted: tuple[ty
     if isinstance(field.dataType, accepted):
         return ""
     known = ", ".join(dict.fromkeys(kind.typeName() for kind in accepted))
-    return f"{name} {does} of one field, and {field.name!r} is {type_ddl(field.dataType)}; it takes {known}"
+    return f"{name} {does} of one field, but {field.name!r} is {type_ddl(field.dataType)}; it takes {known}"
 
 
 def is_ordered(aggregator: object) -> bool:
-    """Return whether an aggregator is a built-in one whose result depends on the order of tuples."""
+    """Return whether an aggregator is built in and its result depends on the order of tuples."""
     return isinstance(aggregator, BuiltinAggregator) and aggregator.ordered

@@ -19,7 +19,7 @@ class CollectSet(OneFieldAggregator):
 
     Values are equal if they are equal in Spark: 0.0 is -0.0, and all NaN are one value, the greatest. Spark's
     ``collect_set`` leaves the order open. In a state the arrays grow with every new value, and each change of a key
-    writes its whole array; `CountDistinct` counts different values in two kilobytes.
+    writes its whole array; `CountDistinct` counts distinct values in two kilobytes.
 
     >>> collect = CollectSet()
     >>> collect.combine(collect.init(("dog",)), collect.combine(collect.init(("cat",)), collect.init(("dog",))))
@@ -50,7 +50,7 @@ class CollectSet(OneFieldAggregator):
         return _sets(Elements.valid(values, groups, values), count)
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         return _sets(Elements.of(a, b), len(a), a.type)
 
     def problem(self, inputs: spark.StructType) -> str:
@@ -61,7 +61,7 @@ class CollectSet(OneFieldAggregator):
 
 
 def _sets(elements: Elements, count: int, kind: pa.DataType | None = None) -> pa.Array:
-    """Return the distinct elements of each list as a column of `count` lists, in ascending order."""
+    """Return the sorted distinct elements of each of `count` lists, as one column."""
     ranked = elements.ranked((elements.values, "ascending"))
     found = ranked.take(ranked.runs(ranked.values))
     return Elements(one_of_equals(found.values), found.lists).column(count, kind)

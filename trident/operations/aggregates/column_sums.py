@@ -1,4 +1,4 @@
-"""Exact sums of columns: by group, and row by row. They are the sums that Python computes value by value."""
+"""Exact sums of columns, by group and row by row, equal to the sums that Python computes value by value."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,9 +8,9 @@ from pyarrow import types as kinds
 
 
 def group_sums(values: pa.Array, groups: npt.NDArray[np.int64], count: int) -> pa.Array | None:
-    """Return the sum of each of `count` groups, in the type that `Sum` gives. Nulls are skipped; of no value it is 0.
+    """Return the sum of each of `count` groups, in the type of `Sum`. Nulls are skipped; the sum of no values is 0.
 
-    Doubles are added in the order of the rows. Return None if a sum may be beyond its type.
+    Doubles are added in row order. Returns None if a sum may overflow its type.
 
     >>> group_sums(pa.array([1, 2, None]), np.array([0, 0, 1]), 2).to_pylist()
     [3, 0]
@@ -39,7 +39,7 @@ def _decimal_sums(values: pa.Array, groups: npt.NDArray[np.int64], count: int) -
 
 
 def by_group(values: pa.Array, groups: npt.NDArray[np.int64], count: int, how: str) -> pa.Array:
-    """Return Arrow's aggregate `how` of each of `count` groups; null for a group without a value.
+    """Return the result of Arrow's aggregate `how` for each of `count` groups; null for a group without values.
 
     >>> by_group(pa.array(["b", "a", None]), np.array([2, 2, 0]), 3, "min").to_pylist()
     [None, None, 'a']
@@ -52,7 +52,7 @@ def by_group(values: pa.Array, groups: npt.NDArray[np.int64], count: int, how: s
 
 
 def row_sums(a: pa.Array, b: pa.Array) -> pa.Array | None:
-    """Return the sum of each row of two columns of one type; None if a sum is beyond the type.
+    """Return the sums of two columns of one type, row by row; None if a sum overflows the type.
 
     >>> row_sums(pa.array([2**62]), pa.array([2**62])) is None
     True

@@ -18,7 +18,7 @@ from trident.operations.aggregators import Native
 class Count(BuiltinAggregator):
     """The number of tuples, nulls included, as a bigint.
 
-    Count ignores its input fields. To skip nulls, put ``.each("field", FilterNull())`` before the aggregate.
+    Count ignores its input fields. To skip nulls, call ``.each("field", FilterNull())`` before the aggregate.
     Meaning: ``org.apache.storm.trident.operation.builtin.Count``.
 
     >>> count = Count()
@@ -37,7 +37,7 @@ class Count(BuiltinAggregator):
         return a + b
 
     def retract(self, a: int, b: int) -> int:
-        """Return the number of the tuples of `a` without those of `b`."""
+        """Return the count of the tuples of `a` without those of `b`."""
         return a - b
 
     def zero(self) -> int:
@@ -48,7 +48,7 @@ class Count(BuiltinAggregator):
         return pa.array(np.bincount(groups, minlength=count), pa.int64())
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> Any:
-        """Return the accumulators of `a` and `b` together, row by row; NotImplemented if a count is beyond its type."""
+        """Return the combined accumulators of `a` and `b`, row by row; NotImplemented if a count overflows its type."""
         sums = row_sums(a, b)
         return NotImplemented if sums is None else sums
 

@@ -1,4 +1,4 @@
-"""The exact form of CountDistinct: the distinct values themselves, or tuples of several fields, in ascending order."""
+"""The exact form of CountDistinct: the sorted distinct values, or tuples of several fields."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from trident.operations.aggregates.element_lists import Elements, one_of_equals
 from trident_state.keys import encode_keys
 
 _NAN = float("nan")
-"""One object for all NaN, so that they are one element of a set."""
+"""A single object for all NaN, so that they are one element of a set."""
 
 
 class ExactDistinct:
@@ -44,7 +44,7 @@ class ExactDistinct:
         for field in inputs.fields:
             if not isinstance(field.dataType, ORDERED):
                 kind = type_ddl(field.dataType)
-                return f"CountDistinct(exact=True) orders values, and {field.name!r} is {kind}; leave exact out"
+                return f"CountDistinct(exact=True) sorts the values, but {field.name!r} is {kind}; remove exact"
         return ""
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
@@ -54,7 +54,7 @@ class ExactDistinct:
 
 
 def _sets(elements: Elements, count: int, kind: pa.DataType | None = None) -> pa.Array:
-    """Return the distinct elements of each list as a column of `count` lists, in ascending order."""
+    """Return the sorted distinct elements of each of `count` lists, as one column."""
     values, several = elements.values, kinds.is_struct(elements.values.type)
     fields = [one_of_equals(field) for field in (values.flatten() if several else [values])]
     whole = pa.StructArray.from_arrays(fields, fields=list(values.type)) if several else fields[0]

@@ -17,14 +17,14 @@ from trident.operations.aggregators import Native
 
 
 class _ExtremeAggregator(OneFieldAggregator):
-    """An aggregator that keeps one of the values of a field, of the input's type."""
+    """An aggregator that keeps one of a field's values, with the type of the input."""
 
     known_by_name: ClassVar[bool] = True
 
     idempotent: ClassVar[bool] = True
 
     order: ClassVar[Order]
-    """The order in which the value that is kept comes first."""
+    """The sort order in which the value to keep comes first."""
 
     def init(self, tuple: Any) -> Any:
         return tuple[0]
@@ -44,7 +44,7 @@ class _ExtremeAggregator(OneFieldAggregator):
         return found.values.take(pa.array(rows, mask=rows < 0))
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         better = exceeds(a, b) if self.order == "ascending" else exceeds(b, a)
         return chosen(better.to_numpy(zero_copy_only=False), a, b)
 

@@ -1,4 +1,4 @@
-"""The aggregator Latest: the whole tuple that is last by a field, such as its event time."""
+"""The aggregator Latest: the whole tuple with the greatest value of a field, such as its event time."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,14 +19,14 @@ from trident.operations.aggregates.ordered import POSITION, is_before, mask_of, 
 @known_fields({})
 @dataclass(frozen=True)
 class Latest(BuiltinAggregator):
-    """The tuple that is last by a field, whole, as a struct of the input fields: ``aggregate(Latest("at"), "last")``.
+    """The whole tuple that is last by a field, as a struct of the input fields: ``aggregate(Latest("at"), "last")``.
 
-    Several fields order one after the other, ``Latest("at, id")``; each is one of the input fields. Of several tuples
-    that are equal in all of them the one that came last counts, in the order of `First`. So a result does not depend on
-    that order if no two tuples of a group are equal in these fields. Tuples with a null in the first of them are
-    skipped; in the others a null is the least value. NaN is greater than every number (Spark's order). Without any
-    tuple the result is null. To keep the latest row of each key as a table, use ``toTable(keyFields, orderBy="at")``.
-    Meaning: ``max_by(struct(*), at)`` of Spark, which leaves open which of several equal tuples counts.
+    With several fields, ``Latest("at, id")``, later fields break ties of earlier ones; each is an input field. Among
+    tuples that are equal in all of them, the one that arrived last is kept, in the order of `First`. So the result is
+    independent of that order if no two tuples of a group are equal in these fields. Tuples with a null in the first of
+    them are skipped; in the others a null is the least value. NaN is greater than every number (Spark's order).
+    Without any tuple the result is null. To keep the latest row of each key as a table, use ``toTable(keyFields,
+    orderBy="at")``. Meaning: ``max_by(struct(*), at)`` of Spark, which may return any of several equal tuples.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class Latest(BuiltinAggregator):
         keys: list[Key] = [(each.take(pa.array(rows)), "ascending") for each in by]
         rows = rows[ranked(*keys, nulls_least=True)]  # equal tuples keep their order
         last = np.full(count, -1, np.int64)
-        last[groups[rows]] = rows  # of several rows of a group NumPy keeps the one that comes last
+        last[groups[rows]] = rows  # NumPy keeps the last of several rows of a group
         names = columns.schema.names[:-2]
         structs = [
             pa.StructArray.from_arrays(by, names=list(self.by)),
@@ -92,7 +92,7 @@ class Latest(BuiltinAggregator):
         )
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         later, equal = np.zeros(len(a), np.bool_), np.ones(len(a), np.bool_)
         for one, other in zip(a.field(2).flatten(), b.field(2).flatten(), strict=True):
             after, before = _is_after(other, one), _is_after(one, other)
@@ -102,13 +102,16 @@ class Latest(BuiltinAggregator):
 
     def problem(self, inputs: spark.StructType) -> str:
         if not self.by:
-            return "Latest needs the field that orders the tuples: Latest('at')"
+            return "Latest needs the field that orders the tuples, such as Latest('at')"
         for name in self.by:
             if name not in inputs.names:
                 near = did_you_mean(name, inputs.names)
                 return f"Latest({name!r}): the input fields ({ddl(inputs)}) do not have {name!r}{near}"
             if not isinstance(inputs[name].dataType, ORDERED):
-                return f"Latest compares values, but {name!r} is {type_ddl(inputs[name].dataType)}, which has no order"
+                return (
+                    f"Latest compares values, but {name!r} is {type_ddl(inputs[name].dataType)}, which cannot be "
+                    "ordered"
+                )
         return ""
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:

@@ -1,4 +1,4 @@
-"""The aggregator Median: the middle of a numeric field, exactly."""
+"""The aggregator Median: the exact median of a numeric field."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ class Median(OneFieldAggregator):
     Of an even number of values it is the mean of the two in the middle, each taken as a double. Nulls are skipped;
     without any other value the median is null. NaN is greater than every number (Spark's order).
 
-    An exact median needs all values. So each accumulator holds every different value once, with its count, as in Spark,
+    An exact median needs all values. So each accumulator holds every distinct value once, with its count, as in Spark,
     and each change of a key in a state writes all of them. That suits ages, prices or whole milliseconds. A key or a
-    group with more than `limit` different values fails the batch. Then start again with a greater `limit`: a state does
-    not store the limit, and the waiting batch is committed. To keep less, round the values before, take the median of a
-    window, or estimate it by `Quantiles`, which keeps two kilobytes; such a state begins empty.
+    group with more than `limit` distinct values fails the batch. Then restart with a greater `limit`: a state does not
+    store the limit, and the waiting batch is committed. To keep less, round the values first, compute the median of a
+    window, or estimate it with `Quantiles`, which keeps two kilobytes; a state with `Quantiles` starts empty.
 
     Raises
     ------
@@ -70,18 +70,18 @@ class Median(OneFieldAggregator):
         return self._counted((value, 1) for (value,) in tuples if value is not None)
 
     def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> Any:
-        """Return the accumulators of `count` groups; NotImplemented if one is beyond the limit."""
+        """Return the accumulators of `count` groups; NotImplemented if one exceeds the limit."""
         values = columns.column(0)
         found = Elements.valid(values, groups, values)
         ones = pa.array(np.ones(len(found.values), np.int64))
         return self._counts(Elements(_pairs(found.values, ones), found.lists), count)
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> Any:
-        """Return the accumulators of `a` and `b` together, row by row; NotImplemented if one is beyond the limit."""
+        """Return the combined accumulators of `a` and `b`, row by row; NotImplemented if one exceeds the limit."""
         return self._counts(Elements.of(a, b), len(a), a.type)
 
     def _counts(self, elements: Elements, count: int, kind: pa.DataType | None = None) -> Any:
-        """Return each different value of a list with its count, as a column of `count` lists, in ascending order."""
+        """Return the sorted distinct values of each of `count` lists with their counts, as one column."""
         ranked = elements.ranked((elements.values.field(0), "ascending"))
         values, counts = ranked.values.flatten()
         starts = ranked.runs(values)
@@ -100,7 +100,7 @@ class Median(OneFieldAggregator):
         return spark.ArrayType(spark.StructType([value, spark.StructField("count", spark.LongType())]))
 
     def _counted(self, pairs: Iterable[Any]) -> list[Any]:
-        """Return each different value with its count, in ascending order. Raises ValueError above the limit."""
+        """Return the sorted distinct values with their counts. Raises ValueError above the limit."""
         counts: dict[Any, int] = {}
         missing = 0
         for value, count in pairs:
@@ -114,7 +114,7 @@ class Median(OneFieldAggregator):
             problem = (
                 f"it keeps every distinct value, and a group has {len(found)} of them, more than limit={self.limit}"
             )
-            way_out = "start again with a greater limit, round the values before, or estimate it by Quantiles(0.5)"
+            way_out = "restart with a greater limit, round the values first, or estimate the median with Quantiles(0.5)"
             raise ValueError(f"{problem}: {way_out}")
         return found
 
@@ -124,9 +124,9 @@ def _pairs(values: pa.Array, counts: pa.Array) -> pa.Array:
 
 
 def _at(acc: Any, place: int) -> float:
-    """Return the value at index `place` of the values in ascending order, as a double."""
+    """Return the value at index `place` in ascending order, as a double."""
     for value, count in acc:
         place -= count
         if place < 0:
             return float(value)
-    raise IndexError("there are fewer values than the rank")
+    raise IndexError("the rank exceeds the number of values")

@@ -1,8 +1,8 @@
 """Variance, VarPop, StdDev and StdDevPop, which share one accumulator: a count, a mean, and squared deviations.
 
 Two accumulators are combined by the method of T. Chan, G. Golub and R. LeVeque ("Updating formulae and a pairwise
-algorithm for computing sample variances", 1979). Unlike a sum of squares this stays exact to the last few digits of a
-double if the values are large and close together.
+algorithm for computing sample variances", 1979). Unlike a sum of squares, the result stays accurate to a few digits of
+a double for large values that are close together.
 """
 
 import math
@@ -23,7 +23,7 @@ class MomentsAggregator(OneFieldAggregator):
     """The base class of the aggregators of this module."""
 
     sample: ClassVar[bool] = True
-    """True if the values are a sample. Then the sum of squared deviations is divided by one less than their number."""
+    """True for a sample: the sum of squared deviations is divided by the number of values less one."""
 
     def init(self, tuple: Any) -> Any:
         if tuple[0] is None:
@@ -47,8 +47,7 @@ class MomentsAggregator(OneFieldAggregator):
         values, own = column.drop_null().to_numpy(zero_copy_only=False), groups[_valid(column)]
         sizes = np.bincount(own, minlength=count)
         some = np.maximum(sizes, 1)
-        # The mean is computed from distances to one value of the group, so that it keeps the digits in which the values
-        # differ.
+        # Distances to one value of the group keep the digits in which the values differ.
         pivot = np.zeros(count)
         pivot[own] = values
         with np.errstate(all="ignore"):  # infinite values give NaN, as in Spark
@@ -57,7 +56,7 @@ class MomentsAggregator(OneFieldAggregator):
         return _accumulators(sizes, mean, squares)
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         (n, mean, squares), (m, other, more) = _parts(a), _parts(b)
         total = np.maximum(n + m, 1)
         with np.errstate(all="ignore"):
@@ -101,7 +100,7 @@ def _accumulators(count: Any, mean: Any, squares: Any) -> pa.Array:
 class Variance(MomentsAggregator):
     """The sample variance of one numeric field, a double, as Spark's ``variance`` and ``var_samp``.
 
-    Nulls are skipped. Of fewer than two values it is null.
+    Nulls are skipped. With fewer than two values it is null.
 
     >>> variance = Variance()
     >>> variance.present(variance.combine(variance.init((2,)), variance.init((6,))))
@@ -135,7 +134,7 @@ class VarPop(Variance):
 class StdDev(MomentsAggregator):
     """The sample standard deviation of one numeric field, a double, as Spark's ``stddev`` and ``stddev_samp``.
 
-    Nulls are skipped. Of fewer than two values it is null.
+    Nulls are skipped. With fewer than two values it is null.
 
     >>> deviation = StdDev()
     >>> deviation.present(deviation.combine(deviation.init((1,)), deviation.init((9,)))) == 32**0.5

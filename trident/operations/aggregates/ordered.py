@@ -1,8 +1,8 @@
 """First, Last, CollectList, MaxBy and MinBy, whose results depend on the order of tuples.
 
 Partial results are combined in any order, so each accumulator keeps the positions of its tuples: the txid of the batch,
-and the tuple's number in the batch. If a combiner sees single tuples, as in a window by count, positions are not known.
-Then accumulators are combined in the order of their tuples, and of two equal positions the first one is earlier.
+and the tuple's number in the batch. In a window by count, a combiner sees single tuples without positions. Then
+accumulators are combined in the order of their tuples, and of two equal positions the first one counts as earlier.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,12 +29,12 @@ POSITION = [spark.StructField("batch", spark.LongType()), spark.StructField("at"
 
 
 def nullable_fields(fields: Iterable[spark.StructField]) -> spark.StructType:
-    """Return these fields, all nullable, as the type of a struct."""
+    """Return a struct type of these fields, all nullable."""
     return spark.StructType([spark.StructField(field.name, field.dataType) for field in fields])
 
 
 def _any_field(name: str, inputs: spark.StructType) -> str:
-    """Return why `inputs` are not one field; "" if they are."""
+    """Return why `inputs` are not a single field; "" if they are."""
     if len(inputs.fields) == 1:
         return ""
     return (
@@ -93,7 +93,7 @@ class First(OneFieldAggregator):
         return _picked(columns, [columns.column(0)], _ends(groups, rows, count, self.last))
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         return chosen(is_before(b, a) != self.last, a, b)
 
     def problem(self, inputs: spark.StructType) -> str:
@@ -155,7 +155,7 @@ class CollectList(OneFieldAggregator):
     def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
         """Return the accumulators of `count` groups.
 
-        Each has at most one run, which holds the values of one partition.
+        Each accumulator has at most one run of positions, for the values of one partition.
         """
         values = columns.column(0)
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
@@ -170,7 +170,7 @@ class CollectList(OneFieldAggregator):
         return pa.ListArray.from_arrays(_offsets(sizes > 0), runs)
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         runs = Elements.of(a, b)
         batch, at, _ = runs.values.flatten()
         return runs.ranked((batch, "ascending"), (at, "ascending")).column(len(a), a.type)
@@ -193,8 +193,8 @@ class MaxBy(BuiltinAggregator):
 
     ``MaxBy("city", "temperature")`` gives the city of the highest temperature. For a list of fields the value is a
     struct, ``MaxBy(["city", "at"], "temperature")``, as for Spark's ``max_by`` of a struct. Tuples with a null in the
-    field that orders are skipped; the value may be null. NaN is greater than every number (Spark's order). Of several
-    tuples with the greatest value the first one counts, in the order of `First`; `Latest` takes the last one. Without
+    ordering field are skipped; the value may be null. NaN is greater than every number (Spark's order). Among several
+    tuples with the greatest value the first one is kept, in the order of `First`; `Latest` keeps the last one. Without
     any tuple the result is null.
 
     >>> hottest = MaxBy()
@@ -221,7 +221,7 @@ class MaxBy(BuiltinAggregator):
             object.__setattr__(self, "field", tuple(self.field))  # type: ignore[arg-type]
         if (self.field is None) != (self.by is None):
             problem = f"{name}({self.field or self.by!r}) names one field, but takes two"
-            raise TopologyError(f"{problem}: {name}('value', 'by'), or none if the verb names them")
+            raise TopologyError(f"{problem}: name both, {name}('value', 'by'), or none if the verb names the fields")
 
     @property
     def inputFields(self) -> tuple[str, ...] | None:
@@ -261,7 +261,7 @@ class MaxBy(BuiltinAggregator):
         return _picked(columns, [by, value], _ends(groups, rows, count, last=False))
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         one, other = a.field(2), b.field(2)
         less, greater = mask_of(exceeds(one, other)), mask_of(exceeds(other, one))
         better, worse = (greater, less) if self.greatest else (less, greater)
@@ -272,12 +272,13 @@ class MaxBy(BuiltinAggregator):
         if len(inputs.fields) != 2 and not isinstance(self.field, tuple):
             given = f"not {len(inputs.fields)} ({ddl(inputs)})"
             return (
-                f"{name} takes two input fields, the value and the field that orders it, {given}: {name}('value', 'by')"
+                f"{name} takes two input fields, the value and the field to order by, {given}: write {name}('value', "
+                "'by')"
             )
         by = inputs.fields[-1]
         if isinstance(by.dataType, ORDERED):
             return ""
-        return f"{name} compares values, but {by.name!r} is {type_ddl(by.dataType)}, which has no order"
+        return f"{name} compares values, but {by.name!r} is {type_ddl(by.dataType)}, which cannot be ordered"
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         *values, by = inputs.fields
@@ -304,15 +305,15 @@ class MinBy(MaxBy):
 
 
 def _ends(groups: Any, rows: Any, count: int, last: bool) -> Any:
-    """Return the first (with `last`: the last) of `rows` in each of `count` groups; -1 for a group without rows."""
+    """Return the first row (with `last`: the last) of each of `count` groups in `rows`; -1 for a group without rows."""
     picked = np.full(count, -1, np.int64)
     ordered = rows if last else rows[::-1]
-    picked[groups[ordered]] = ordered  # of several rows of a group NumPy keeps the one that comes last
+    picked[groups[ordered]] = ordered  # NumPy keeps the last of several rows of a group
     return picked
 
 
 def _picked(columns: pa.RecordBatch, values: list[pa.Array], rows: Any) -> pa.Array:
-    """Return the accumulators of the given rows: the position, then `values`; null for row -1."""
+    """Return the accumulators of these rows: the position, then `values`; null for row -1."""
     indices = pa.array(rows, mask=rows < 0)
     position = [columns.column(columns.num_columns + at) for at in (-2, -1)]
     names = ["batch", "at", "by", "value"] if len(values) == 2 else ["batch", "at", "value"]
@@ -325,16 +326,16 @@ def mask_of(rows: pa.Array) -> Any:
 
 
 def is_before(a: pa.Array, b: pa.Array) -> Any:
-    """Return whether the position of `a` is before that of `b`, row by row."""
+    """Return whether the position in `a` precedes that in `b`, row by row."""
     (batch, at), (of_b, at_b) = ([each.field(n).to_numpy() for n in (0, 1)] for each in (a, b))
     return (batch < of_b) | ((batch == of_b) & (at < at_b))
 
 
 def as_earlier(accumulators: pa.Array) -> pa.Array:
-    """Return accumulators of an ordered aggregator for tuples that are before those of every batch, in their order.
+    """Return accumulators of an ordered aggregator, changed so that their tuples precede every batch, in their order.
 
-    Accumulators that another topology made, or another run over the same tuples, have that one's txids. Its last batch
-    gets the txid 0.
+    Accumulators of another topology, or of another run over the same tuples, hold that run's txids. Its last batch gets
+    the txid 0.
 
     >>> last = pa.array([(7, 0, "dog"), (5, 1, "cat")], pa.struct({"batch": "int64", "at": "int64", "value": "string"}))
     >>> as_earlier(last).field("batch").to_pylist()

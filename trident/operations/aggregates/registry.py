@@ -1,4 +1,4 @@
-"""All built-in aggregators by name: for states that are opened without their program, and for hints in errors."""
+"""All built-in aggregators by name, for opening states without their program and for hints in errors."""
 
 import inspect
 import pkgutil
@@ -27,7 +27,7 @@ _FOREIGN = {
     "percentileapprox": "Quantiles(0.5)",
     "quantiles": "Quantiles(0.5)",
 }
-"""The way to write an aggregator that has another name in Python, Spark or SQL, or that needs arguments. Names have no
+"""How to write an aggregator that Python, Spark or SQL calls by another name, or that needs arguments. Names have no
 underscores."""
 
 
@@ -52,7 +52,7 @@ def known_by_name() -> tuple[BuiltinAggregator, ...]:
 
 
 def called_like(name: str) -> str | None:
-    """Return the call of the built-in aggregator that corresponds to a function of Python or Spark; None without one.
+    """Return the call of the built-in aggregator that corresponds to a Python or Spark function; None if there is none.
 
     >>> called_like("sum"), called_like("avg"), called_like("product")
     ('Sum()', 'Average()', None)
@@ -67,6 +67,6 @@ def _by_foreign_name() -> dict[str, str]:
 
 
 def _takes_nothing(kind: type) -> bool:
-    """Return whether a call without arguments makes an instance."""
+    """Return whether the class can be called without arguments."""
     parameters = inspect.signature(kind).parameters.values()
     return all(each.default is not each.empty for each in parameters)

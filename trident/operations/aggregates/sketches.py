@@ -1,9 +1,9 @@
-"""CountDistinct and Quantiles. Their accumulators are sketches of a few kilobytes; their results have a known error.
+"""CountDistinct and Quantiles, whose accumulators are small sketches with a known error.
 
 The sketches are those of Apache DataSketches.
 
 The package is an extra: ``pip install 'trident-pyspark[sketches]'``. A state holds the sketch in a portable binary
-form, which the Java and C++ libraries read too.
+form, which the Java and C++ libraries can read, too.
 """
 
 import datetime
@@ -40,9 +40,9 @@ class CountDistinct(BuiltinAggregator):
     are exact or nearly so. A sketch takes at most 2^lgK / 2 bytes, 2 kB by default. Sketches combine in any order, over
     partitions, batches and drivers.
 
-    With ``exact=True`` the number is exact: a group keeps its distinct values, an array that grows with each new value,
-    and each change of a key in a state writes its whole array. It needs no extra package. A state of the one form is
-    refused for the other. Meaning: ``count_distinct`` of PySpark; without `exact`, ``approx_count_distinct``.
+    With ``exact=True`` the number is exact: a group keeps its distinct values in an array, and each change of a key in
+    a state writes the whole array. It needs no extra package. A state of one form cannot be used with the other.
+    Meaning: ``count_distinct`` of PySpark; without `exact`, ``approx_count_distinct``.
 
     Raises
     ------
@@ -69,7 +69,10 @@ class CountDistinct(BuiltinAggregator):
             _library("CountDistinct")
         check_parameter("CountDistinct", "lgK", self.lgK, 4, 21)
         if self.exact and self.lgK != 12:
-            raise TopologyError(f"CountDistinct: lgK={self.lgK!r} is the size of a sketch, and exact=True has none")
+            raise TopologyError(
+                f"CountDistinct: lgK={self.lgK!r} sets the size of a sketch, but exact=True uses none: remove one of "
+                "the two"
+            )
         object.__setattr__(self, "_form", ExactDistinct() if self.exact else _DistinctSketch(self.lgK))
 
     @property
@@ -97,7 +100,7 @@ class CountDistinct(BuiltinAggregator):
         return self._form.initColumn(columns, groups, count)
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         return self._form.combineColumn(a, b)
 
     def problem(self, inputs: spark.StructType) -> str:
@@ -112,7 +115,7 @@ class CountDistinct(BuiltinAggregator):
 
         @property
         def _form(self) -> "ExactDistinct | _DistinctSketch":
-            """The accumulators and their functions."""
+            """The accumulators of the chosen form, exact or estimated."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ class _DistinctSketch:
         return _compacts(sketches)
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         library = _library("CountDistinct")
         read, make, kind = library.hll_sketch.deserialize, library.hll_union, library.tgt_hll_type.HLL_4
         unions = []
@@ -178,11 +181,11 @@ class _DistinctSketch:
 class Quantiles(BuiltinAggregator):
     """Estimates of the values at the given ranks of one numeric field (a KLL sketch).
 
-    ``Quantiles(0.5, 0.99)`` gives an array of two doubles, the median and the value that 99 % do not exceed. With
+    ``Quantiles(0.5, 0.99)`` gives an array of two doubles, the median and the 99th percentile. With
     ``k=200`` the rank of each value is within 1.33 % of the requested rank, with 99 % confidence, and a sketch takes
-    some 2 kB; a greater `k` is more exact. Up to `k` values are kept as they are. The ranks 0 and 1 are the
+    some 2 kB; a greater `k` is more exact. Up to `k` values are kept exactly. The ranks 0 and 1 are the
     exact least and greatest value. Nulls and NaN are skipped; without
-    any value the result is null. A state does not hold the ranks: a topology may later ask for others.
+    any value the result is null. A state does not store the ranks, so a later start may use others.
 
     Raises
     ------
@@ -207,7 +210,7 @@ class Quantiles(BuiltinAggregator):
             problem = f"not {wrong[0]!r}" if wrong else "at least one"
             field = wrong[0] if wrong and isinstance(wrong[0], str) else "price"
             way_out = f"name the field before the aggregator, as in ({field!r}, Quantiles(0.5, 0.99))"
-            raise TopologyError(f"Quantiles takes ranks from 0 to 1, {problem}; {way_out}")
+            raise TopologyError(f"Quantiles takes ranks from 0 to 1, but {problem}; {way_out}")
         check_whole_number("Quantiles: k", k, 8, 65535)
         object.__setattr__(self, "ranks", tuple(map(float, ranks)))
         object.__setattr__(self, "k", k)
@@ -230,7 +233,10 @@ class Quantiles(BuiltinAggregator):
         sketch = _library("Quantiles").kll_doubles_sketch.deserialize(acc)
         if sketch.is_empty():
             return None
-        ends = {0.0: sketch.get_min_value, 1.0: sketch.get_max_value}  # exact, unlike a quantile
+        ends = {
+            0.0: sketch.get_min_value,
+            1.0: sketch.get_max_value,
+        }  # the minimum and maximum are exact, unlike other quantiles
         return [float(ends[rank]() if rank in ends else sketch.get_quantile(rank, True)) for rank in self.ranks]
 
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> bytes:
@@ -251,7 +257,7 @@ class Quantiles(BuiltinAggregator):
         return pa.array(sketches, pa.binary())
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         read, merged = _library("Quantiles").kll_doubles_sketch.deserialize, []
         for one, other in zip(a.to_pylist(), b.to_pylist(), strict=True):
             sketch = read(one)
@@ -287,13 +293,13 @@ def _item(value: Any) -> int | float | str:
     """
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, float):  # a sketch, like Spark, takes 0.0 and -0.0 for equal, and all NaNs too
+    if isinstance(value, float):  # a sketch, like Spark, treats 0.0 and -0.0 as equal, and all NaNs, too
         return value
     return f"={value if isinstance(value, str) else _text(value)}"
 
 
 def _text(value: Any) -> str:
-    """Return a text for a value. Two values have the same text only if they are equal."""
+    """Return a string for a value. Two values have the same string only if they are equal."""
     match value:
         case str():
             return f"{len(value)}:{value}"

@@ -17,7 +17,7 @@ from trident.operations.aggregators import Native
 @known_fields({})
 @dataclass(frozen=True)
 class Sum(OneFieldAggregator):
-    """The sum of one numeric field. Nulls are skipped; if there is no other value, the sum is 0.
+    """The sum of one numeric field. Nulls are skipped; without any other value the sum is 0.
 
     The output is a bigint for whole numbers, a double for float and double, and a decimal with ten more digits for a
     decimal, as in Spark. Meaning: ``org.apache.storm.trident.operation.builtin.Sum``, which raises at a null.
@@ -47,9 +47,9 @@ class Sum(OneFieldAggregator):
         return 0
 
     def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> Any:
-        """Return the accumulators of `count` groups; NotImplemented if a sum may be beyond its type."""
+        """Return the accumulators of `count` groups; NotImplemented if a sum may overflow its type."""
         values = columns.column(0)
-        if kinds.is_floating(values.type):  # the first value is taken as it is: -0.0 stays -0.0
+        if kinds.is_floating(values.type):  # the first value is not added to 0: -0.0 stays -0.0
             doubles = np.full(count, -0.0)
             with np.errstate(all="ignore"):  # infinite values give NaN, as in Python
                 np.add.at(doubles, groups, values.cast(pa.float64()).fill_null(0.0).to_numpy())
@@ -58,7 +58,7 @@ class Sum(OneFieldAggregator):
         return NotImplemented if sums is None else sums
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> Any:
-        """Return the accumulators of `a` and `b` together, row by row; NotImplemented if a sum is beyond its type."""
+        """Return the combined accumulators of `a` and `b`, row by row; NotImplemented if a sum overflows its type."""
         sums = row_sums(a, b)
         return NotImplemented if sums is None else sums
 

@@ -1,4 +1,4 @@
-"""The aggregator TopK: the greatest values, or the least ones, exactly."""
+"""The aggregator TopK: the exact greatest or least values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,15 +26,15 @@ class TopK(BuiltinAggregator):
     Equal values count separately. The result is exact, though no more than `k` values of a group are ever kept. (TopK
     does not find the most *frequent* values.)
 
-    Over several fields it gives the `k` greatest tuples, by the first field, then by the second and so on: name the
+    Over several fields it gives the `k` greatest tuples, by the first field, then by the second and so on: so name the
     score first, ``aggregate("score, user", TopK(3), "best")``. The output is an array of the field's type, or of
     structs if there are several fields. A tuple with a null in the first field is skipped; in the other fields a null
-    is the least value. NaN is greater than every number (Spark's order). If `k` grows between two starts, a state still
-    holds only the values that the smaller `k` kept for existing keys.
+    is the least value. NaN is greater than every number (Spark's order). If a restart raises `k`, existing keys still
+    have only the values that the smaller `k` kept.
 
-    ``ascending=True`` gives the `k` least values, the least first. For several fields a list has a direction for each,
-    as in ``orderBy`` of PySpark: ``TopK(1, ascending=[False, True])`` over ``"price, at"`` gives the highest price, and
-    of several such tuples the earliest. A state of another order is refused at a start.
+    ``ascending=True`` gives the `k` least values, the least first. For several fields, pass a list with a direction
+    for each, as in ``orderBy`` of PySpark: ``TopK(1, ascending=[False, True])`` over ``"price, at"`` gives the highest
+    price, and among equal prices the earliest tuple. A start refuses a state with another order.
 
     Raises
     ------
@@ -67,7 +67,7 @@ class TopK(BuiltinAggregator):
         return "ascending" if all(directions) else f"by {''.join('+' if each else '-' for each in directions)}"
 
     def _directions(self, fields: int) -> Sequence[bool]:
-        """Return for each field whether it ascends."""
+        """Return whether each field is ascending, as a list."""
         return [self.ascending] * fields if isinstance(self.ascending, bool) else self.ascending
 
     def init(self, tuple: Any) -> list[Any]:
@@ -85,12 +85,14 @@ class TopK(BuiltinAggregator):
         return self._first(values)
 
     def _first(self, values: list[Any]) -> list[Any]:
-        """Return the first `k` of these values, or of these tuples, in the order."""
+        """Return the first `k` of these values or tuples, in order."""
         if not self.ascending:
             return nlargest(self.k, values, key=rank_of)
         several = bool(values) and isinstance(values[0], tuple)
         directions = self._directions(len(values[0]) if several else 1)
-        for at, ascends in reversed(list(enumerate(directions))):  # a later sort keeps the order of equal values
+        for at, ascends in reversed(
+            list(enumerate(directions))
+        ):  # sorts are stable, so later ones keep the order of equal values
             ranks = [rank_of(value[at] if several else value) for value in values]
             rows = sorted(range(len(values)), key=ranks.__getitem__, reverse=not ascends)
             values = [values[row] for row in rows]
@@ -103,11 +105,11 @@ class TopK(BuiltinAggregator):
         return self._best(Elements.valid(values, groups, first), count)
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        """Return the accumulators of `a` and `b` together, row by row."""
+        """Return the combined accumulators of `a` and `b`, row by row."""
         return self._best(Elements.of(a, b), len(a), a.type)
 
     def _best(self, elements: Elements, count: int, kind: pa.DataType | None = None) -> pa.Array:
-        """Return the greatest elements of each list as a column of `count` lists."""
+        """Return the first `k` elements of each of `count` lists, as one column."""
         values = elements.values
         fields = values.flatten() if kinds.is_struct(values.type) else [values]
         ascends = self._directions(len(fields))
@@ -122,7 +124,7 @@ class TopK(BuiltinAggregator):
             return f"TopK orders by {len(inputs.fields)} fields ({ddl(inputs)}), but {given}; give one for each field"
         for field in inputs.fields:
             if not isinstance(field.dataType, ORDERED):
-                return f"TopK compares values, and {field.name!r} is {type_ddl(field.dataType)}: leave it out"
+                return f"TopK compares values, but {field.name!r} is {type_ddl(field.dataType)}: remove this field"
         return ""
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
