@@ -1,7 +1,7 @@
 """Functions of expressions that both engines compute: ``from trident import functions as F``.
 
-They have the names and the meaning that they have in ``pyspark.sql.functions``, in ANSI mode. Times are in UTC. A text
-as the first argument names a field, as in PySpark. `trident.col`, `trident.lit` and `trident.when` begin an expression.
+They have the names and meanings of ``pyspark.sql.functions`` in ANSI mode. Times are in UTC. A string as the first
+argument names a field, as in PySpark. `trident.col`, `trident.lit` and `trident.when` begin an expression.
 
 >>> from trident import col, functions as F
 >>> F.upper(F.trim("city")) == "BERLIN"

@@ -77,8 +77,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         if not failing:
             site = caller("deadLetters")
             raise TopologyError(
-                f"deadLetters (called at {site.location}): no step before it makes dead letters; give one "
-                f"onError='deadLetter'"
+                f"deadLetters (called at {site.location}): no step before it keeps dead letters; set "
+                "onError='deadLetter' on one"
             )
         return dead_letters_of(self._register, failing, self._stream)
 
@@ -119,7 +119,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     def sinks(self) -> tuple[Node, ...]:
         """The steps with an effect: writers of states, outputs, and each peek or Debug that leads to no other effect.
 
-        A peek or Debug within a DRPC function is not among them.
+        Peeks and Debugs within a DRPC function are excluded.
         """
         return (*self.states, *self._register.sinks.values(), *self._register.loose_effects())
 

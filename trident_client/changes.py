@@ -144,8 +144,8 @@ class ChangesReader(Generic[RowsT]):
         if not part["first"] or known not in (None, part["after"]):
             raise errors.ServerError(
                 f"{self._path}: changes of the state are missing before a change of the batches {part['after']} to "
-                f"{part['txid']}, for a reader at position {self.position}: the server, or a proxy before it, left "
-                f"them out; ask for the changes once more from this position, after={self.position!r}"
+                f"{part['txid']}, for a reader at position {self.position}: the server, or a proxy before it, skipped "
+                f"them; request the changes again from this position, after={self.position!r}"
             )
 
     def _joined(self, snapshot: bool, position: str) -> Change[RowsT]:

@@ -26,7 +26,7 @@ TIMEOUT = 30.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _SILENT_SECS = 1.0
-"""After so many seconds without an answer the log says once that the client waits."""
+"""The seconds without an answer after which the log says, once, that the client waits."""
 _NETWORK_SECS = 5.0
 """The seconds that a client waits longer than the server, so that the server's answer about a timeout arrives first."""
 _HEADERS = {"content-type": "application/json"}
@@ -143,7 +143,7 @@ class Conversation(Generic[RowsT]):
     def range(
         self, state: str, ends: Mapping[str, Any], inclusive: str, limit: int, after: str | None, asOf: Any = None
     ) -> Request:
-        """Return the request for a page of a range of keys: the one after the cursor `after`. An end may be None."""
+        """Return the request for a page of a range of keys, after the cursor `after`. An end may be None."""
         given = {"json": "true"} | {name: key_text(value) for name, value in ends.items() if value is not None}
         if "prefix" not in given or inclusive != "left":
             given["inclusive"] = inclusive
@@ -255,7 +255,8 @@ class Conversation(Generic[RowsT]):
     def no_answer(self, error: Exception, request: Request | None = None) -> ServerUnavailableError:
         """Return the error for a request that did not reach the server, or was not answered.
 
-        Raise it for a request that may have changed something: sent again, it would fail by its own effect.
+        It is raised at once for a request that may have changed something: a repetition would fail because of its own
+        effect.
         """
         if request is None or not request.writes or isinstance(error, self.httpx.ConnectError):
             return ServerUnavailableError(f"{self.url} does not answer: {error}")
@@ -267,7 +268,7 @@ def _past(asOf: Any) -> dict[str, Any]:
 
 
 def _least_header(least: Mapping[str, int]) -> dict[str, str]:
-    # ASCII: the names of batch groups may have any letters.
+    # ASCII, because the names of batch groups may have any letters
     return {"trident-min-txid": json.dumps(dict(least))} if least else {}
 
 

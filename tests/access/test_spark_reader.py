@@ -198,7 +198,7 @@ def test_a_state_is_found_within_the_base(tmp_path: Path) -> None:
 def test_another_schema_than_the_states_is_refused(tmp_path: Path) -> None:
     counted(counting(fixed(["dog"])), checkpointLocation=tmp_path)
     source = TridentDataSource({"path": "counts", "checkpoint": str(tmp_path)})
-    with pytest.raises(StateShapeError, match="leave the schema out"):
+    with pytest.raises(StateShapeError, match="omit the schema"):
         source.reader(StructType().add("word", "string"))
     taken = TridentDataSource({"path": "counts", "checkpoint": str(tmp_path), "txidColumn": "word"})
     with pytest.raises(TopologyError, match="state 'counts' has a column of this name"):

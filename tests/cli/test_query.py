@@ -92,7 +92,7 @@ def test_without_an_argument_it_lists(query: Query) -> None:
         (["--state", "counts", "--top", "3", "dog"], 2, "--top takes no keys"),
         (["--low", "a"], 2, "--low, --high, --prefix and --limit need --state"),
         (["--state", "counts", "--low", "a", "dog"], 2, "a range takes no keys besides its ends"),
-        (["--state", "counts", "--top", "3", "--low", "a"], 2, "--top goes with none of --low, --high, --prefix"),
+        (["--state", "counts", "--top", "3", "--low", "a"], 2, "--top cannot be combined with --low, --high, --prefix"),
         (["--state", "counts", "--prefix", "a", "--low", "a"], 1, "prefix is given with low, high or inclusive"),
         (["--state", "pages", "--low", "dog"], 1, "invalid key 'dog': expected a JSON list of (word string, page int)"),
         (["--state", "pages", "--low", '"dog"'], 1, "expected a tuple of values of the first key fields (word string,"),

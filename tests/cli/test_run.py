@@ -32,7 +32,7 @@ ticks.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="ticks")
         (["tests.faults.standby_program"], 2, "expected module:topology"),
         (["tests.faults.standby_program:topology", "--token", "secret"], 2, "write env:NAME or file:path"),
         (["tests.faults.standby_program:topology", "--engine", "storm"], 2, "'storm' is not one of"),
-        (["tests.faults.standby_program:topology", "--insecure"], 2, "are options of --serve: give that too"),
+        (["tests.faults.standby_program:topology", "--insecure"], 2, "are options of --serve: also give --serve"),
         (["tests.faults.standby_program:topology", "--log-prefix", "mine"], 2, "give --log-url, too"),
         (["tests.faults.standby_program:topology", "--profile", "prod"], 1, "profile 'prod': there is no trident.toml"),
         (["tests.faults.standby_program:topology", "--engine", "embedded", "--set", "engine=spark"], 2, "is set twice"),

@@ -357,7 +357,7 @@ def test_an_object_works_for_one_step_and_one_run(tmp_path: Path) -> None:
     source.feed([1], wait=True, timeout=10)
     assert run(topology, tmp_path) == {"total": 3}  # the object is the second run's now
     source.feed([1])
-    with pytest.raises(UserFunctionError, match=r"Total .* is called by another step or run now"):
+    with pytest.raises(UserFunctionError, match=r"Total .* is used by another step or run at the same time"):
         running.awaitTermination(30)
     assert json.loads(running.state("total").value) == {"total": 1}
     running.stop()

@@ -380,7 +380,7 @@ def test_a_function_that_uses_the_session_says_how_to_look_values_up(on_spark: O
     numbers = stream(topology, "n long", [1]).each("n", lambda n: spark.range(n).count(), "m long")
     numbers.persistentAggregate(STATE, "m", Sum(), "sum", name="sum")
     with pytest.raises(
-        UserFunctionError, match="runs without a Spark, .*: look values up with joinTable, stateQuery or"
+        UserFunctionError, match="runs without a Spark session, .*: look values up with joinTable, stateQuery or"
     ):
         results(on_spark, topology)
 

@@ -181,7 +181,9 @@ def test_explain_says_what_a_start_would_do_with_each_state(
     assert told(None, name="u").startswith("a start of 'u' there: begins a new log, because ")
     run(sales(MORE, state, BOTH, FROM_COUNT), tmp_path)
     assert told(BOTH) == f"a start of 't' there\n{begins}  sales: continues at txid 4\n"
-    with pytest.raises(TopologyError, match="give the name= with which the topology starts there"):
+    with pytest.raises(
+        TopologyError, match="with a location, also pass name=, the name under which the topology starts there"
+    ):
         sales(MORE, state).explain(checkpointLocation=tmp_path)
 
 

@@ -259,7 +259,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda s: s.map(lambda t: t.n, "x long").deadLetters(), "lines/2:deadLetters: no step before this one keeps dead"),
     (lambda s: DeadLetter(attempts=-1), "DeadLetter: attempts=-1: expected a whole number of at least 0"),
     (lambda s: DeadLetter(most=0), "DeadLetter: most=0: expected a whole number of at least 1"),
-    (lambda s: TridentTopology().deadLetters(), "no step before it makes dead letters; give one onError='deadLetter'"),
+    (lambda s: TridentTopology().deadLetters(), "no step before it keeps dead letters; set onError='deadLetter'"),
     (
         lambda s: TridentTopology().newDRPCStream("ask").each("args", len, "n long", onError="skip"),
         "ask()/1:each(len): onError applies to batches only; a failed DRPC request returns its error to the caller",

@@ -196,7 +196,7 @@ def test_a_standby_can_be_stopped_and_took_nothing(tmp_path: Path, log: SqliteLo
     (waiting,) = trident.standbys()
     assert repr(waiting).startswith("<Standby 't': process 4711 on elsewhere")
     waiting.stop()
-    with pytest.raises(StandbyStoppedError, match="'t' was stopped while it was a standby; it took nothing over"):
+    with pytest.raises(StandbyStoppedError, match="'t' was stopped while it was a standby; it did not take over"):
         result.result(1)
     assert trident.standbys() == [] and log.lease() == lease
 

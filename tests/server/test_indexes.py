@@ -76,8 +76,8 @@ def test_keys_without_an_order_come_in_pages_too(url: str) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("index=name", "index, the field of an index, and value, its value, are given together"),
-        ("value=ann", "index, the field of an index, and value, its value, are given together"),
+        ("index=name", "index (a field of an index) and value (the value of that field) must be given together"),
+        ("value=ann", "index (a field of an index) and value (the value of that field) must be given together"),
         ("index=name&value=ann&low=1", "index is given with low; give one or the other"),
         ("index=name&value=ann&json=true", "json=true, and 'ann' is not JSON"),
         ("index=name&value=ann&after=x", "after='x' is not the cursor"),

@@ -138,7 +138,7 @@ def test_a_change_that_does_not_begin_at_the_position_is_refused() -> None:
     reader = ChangesReader(trident_client.answers.JsonAnswers(), "counts", None, False)
     assert (change := reader.take(part(3))) is not None and change.rows == [("dog",)]
     for wrong in (part(5), part(2), part(4, first=False)):
-        with pytest.raises(ServerError, match="left them out; ask for the changes once more.*, after='6f1c-1-0.5be2-4"):
+        with pytest.raises(ServerError, match="skipped them; request the changes again.*, after='6f1c-1-0.5be2-4"):
             reader.take(wrong)
         reader.sent()  # over another connection
     assert reader.take(part(4)) is not None

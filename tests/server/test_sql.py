@@ -89,7 +89,7 @@ def test_clients_get_the_values_of_the_process(serving: Serving, text: str, valu
         ("timetz '12:00:00+02'", "has the type TIME WITH TIME ZONE"),
         (
             "timestamp_ns '2026-01-01 00:00:00.000000001'",
-            "has the type TIMESTAMP_NS, and a value that is finer than a mi",
+            "has the type TIMESTAMP_NS, with a value finer than a mi",
         ),
         ("'infinity'::timestamp", "has the type timestamp_ntz, and infinity or a time far away in row 0; in UTC it is"),
         ("[date '4000-01-01 (BC)']", "has the type array<date>, and -3999-01-01 in row 0; .*: cast it to varchar"),

@@ -95,7 +95,7 @@ def test_a_token_tags_only_states_that_it_may_read_and_only_with_the_right(url: 
         assert ask(url, "POST", "/tags", SHOP, json=body).status_code == 403
     assert ask(url, "GET", "/tags", SHOP).status_code == 403
     refused = ask(url, "POST", "/tags", MINE, json={"name": "all"})
-    assert (refused.status_code, "name them in states" in refused.text) == (403, True)
+    assert (refused.status_code, "name these states in states" in refused.text) == (403, True)
     for states in (["theirs"], ["mine", "theirs"], ["nothing"]):
         assert ask(url, "POST", "/tags", MINE, json={"name": "x", "states": states}).status_code == 403
     assert ask(url, "GET", "/tags").json() == {"tags": []}

@@ -208,7 +208,10 @@ FIRST_REFUSED = (
     ("select * from temp.main.counts", "a state has its plain name, without a schema"),
     ("show tables", "SHOW is not allowed"),
     ("with x as (insert into counts values ('x', 1) returning *) select * from x", "INSERT does more than read"),
-    ("with duckdb_settings as (select 1) select * from duckdb_settings", "a name of DuckDB's own tables"),
+    (
+        "with duckdb_settings as (select 1) select * from duckdb_settings",
+        "this is the name of one of DuckDB's own tables",
+    ),
     (f"select {'a.' * 100}b from counts", "a name of more than 64 parts"),
 )
 

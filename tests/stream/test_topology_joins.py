@@ -174,7 +174,7 @@ WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
     (
         lambda t, a, b: t.multiReduce([a, b], ["k0"], Reducer(), "n long"),
         TopologyError,
-        "multiReduce of 2 streams needs the input fields of each, [fields1, fields2], or None for all fields, not ['k0']",
+        "multiReduce of 2 streams needs the input fields of each, [fields1, fields2], or None for all fields, not ",
     ),
     (
         lambda t, a, b: t.multiReduce([a], None, Reducer(), "n"),

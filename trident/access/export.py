@@ -60,7 +60,7 @@ def json_lines(table: pa.Table) -> list[str]:
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table as dicts, with values as a topology's functions see them."""
+    """Return the rows of a table as dicts, with values as functions of a topology see them."""
     columns = [to_python(column) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 

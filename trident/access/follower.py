@@ -61,8 +61,8 @@ class GroupFollower:
     def check(self) -> None:
         """Raise StateError if the states must not be read, because one of them was dropped, is lost or is not followed.
 
-        If only the log cannot be reached, they can be read as of the last batch that was seen. A log that is not there
-        any more is another matter: a reset removes it.
+        If the log is only out of reach, they can be read as of the last known batch. A log that no longer exists is
+        different: a reset removes it.
         """
         if self._forked:
             with self._starting:
@@ -71,8 +71,8 @@ class GroupFollower:
         error = self.error
         if isinstance(error, LogAbsentError):
             raise StateRecoveringError(
-                f"group {self._group!r} is followed no further than txid {self.committed}: {error}. The topology was "
-                f"reset, or its checkpoint was moved: open the topology again, or bring the log back"
+                f"group {self._group!r} is followed only up to txid {self.committed}: {error}. The topology was "
+                "reset, or its checkpoint was moved: open the topology again, or restore the log"
             ) from error
         if isinstance(error, LogError):
             return
@@ -96,7 +96,7 @@ class GroupFollower:
             try:
                 pause = 0.0 if self._follow() else _LOOK_SECONDS
                 self.error = None
-            except BaseException as error:  # any error: otherwise no log would show it
+            except BaseException as error:  # any error: otherwise nothing would log it
                 if type(error) is not type(self.error):
                     text = "group %r cannot be followed after txid %d: %s: %s"
                     logger.error(text, self._group, self.committed, type(error).__name__, error)

@@ -117,11 +117,11 @@ def forkTopology(
     anew: Collection[str] = (),
     ownOutputs: Collection[str] = (),
 ) -> None:
-    """Make the topology `fork` from a savepoint of another, which continues unharmed.
+    """Create the topology `fork` from a savepoint of another topology, which is not affected.
 
     Then start a program under the name `fork`, the same or a changed one: it continues at the savepoint's positions and
-    values. It may differ as at any restart; a state in another shape needs ``evolve=``. Its states may be in other
-    kinds of stores. The first topology's states, log, files and records are only read.
+    values. It may differ as at any restart; a state with another shape needs ``evolve=``. Its states may be in other
+    kinds of stores. The original topology's states, log, files and records are only read.
 
     Repeat the call after a crash: it completes the fork. Until then a start of it is refused.
 
@@ -184,7 +184,7 @@ def forkTopology(
     place = savepoints_place(topology, checkpointLocation, filesLocation, filesStorage)
     saved = read_savepoint(place, savepoint)
     _check_streams(saved, anew)
-    for state in saved.states:  # before the first write, and one after the other: together they may be too large
+    for state in saved.states:  # checked one by one before the first write: together they may be too large for memory
         content_of_state(place, saved, state)
     at = toCheckpointLocation or (checkpointLocation if toLog is None else None)
     if at is None and toLog is None:
@@ -256,8 +256,8 @@ class _Fork:
         """Return the lease of the log before the fork. Raises an error if it is the log of another topology or fork."""
         log, log_at, name = self._log, self._settings.log_at, self._settings.name
         lease, begun = log.lease() or NO_LEASE, origin_of(log, log_at)
-        # A lease without an origin is that of a topology that was started; or of a fork that died before its first
-        # write, which nothing distinguishes from a start that died there.
+        # A lease without an origin belongs to a topology that was started, or to a fork that died before its first
+        # write; the two cannot be distinguished.
         if begun is None and log.groups():
             raise SavepointError(f"there is a topology {name!r} {log_at} already: give the fork another name")
         if begun is not None and begun.complete and not log.groups():  # it was reset
@@ -293,9 +293,9 @@ def _check_streams(saved: Savepoint, anew: Collection[str]) -> None:
         if not stream.forkable and name not in anew:
             raise SavepointError(
                 f"stream {name!r} reads from {stream.source}, which only one topology can do: its messages are "
-                f"acknowledged, or its server keeps the position. Give the fork a source of its own, such as another "
-                f"queue or slot, and leave this position out: anew=[{name!r}]. (A spout of your own that only reads "
-                f"says so with forkable = True, before the savepoint is taken)"
+                "acknowledged, or its server keeps the position. Give the fork another source, such as another queue "
+                f"or slot, and exclude this position: anew=[{name!r}]. (If your spout only reads, set forkable = True "
+                "before the savepoint is taken)"
             )
 
 

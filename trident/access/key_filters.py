@@ -1,4 +1,4 @@
-"""The keys that filters of Spark fix: ``word = 'dog'`` and ``word in ('dog', 'cat')`` need no scan."""
+"""The keys that Spark filters determine: ``word = 'dog'`` and ``word in ('dog', 'cat')`` need no scan."""
 
 import itertools
 import math
@@ -13,11 +13,11 @@ from trident.reads.key_tables import key_table
 from trident_state.keys import encode_keys
 
 _MOST = 10_000
-"""The most keys that are read one by one instead of a scan."""
+"""The most keys that are read one by one instead of by a scan."""
 
 
 def keys_fixed_by(filters: Iterable[Filter], state: str, fields: pa.Schema) -> pa.Table | None:
-    """Return the only keys whose entries can pass all filters, each once; None if they do not fix every key field.
+    """Return the only keys whose entries can pass all filters, each once; None unless the filters fix every key field.
 
     An entry of such a key need not pass the filters: Spark still evaluates them.
 
@@ -41,13 +41,13 @@ def keys_fixed_by(filters: Iterable[Filter], state: str, fields: pa.Schema) -> p
     keys = [key[0] if len(fields) == 1 else key for key in itertools.product(*lists)]
     try:
         table = key_table(state, fields, keys)
-    except StateKeyError:  # Spark compares values of another type, such as a wider decimal: a scan finds them
+    except StateKeyError:  # Spark compares values of another type, such as a wider decimal, which only a scan finds
         return None
     return distinct_keys(table)
 
 
 def _fixed(one: Filter) -> tuple[str | None, list[Any]]:
-    """Return the column that a filter fixes, and the values that it lets through; None for any other filter."""
+    """Return the column that a filter fixes, and the values that pass it; None for any other filter."""
     if not isinstance(one, EqualTo | EqualNullSafe | In | IsNull) or len(one.attribute) != 1:
         return None, []
     if isinstance(one, IsNull):
@@ -56,7 +56,7 @@ def _fixed(one: Filter) -> tuple[str | None, list[Any]]:
 
 
 def distinct_keys(keys: pa.Table) -> pa.Table:
-    """Return the table without its repeated keys: 0.0 and -0.0 are one key."""
+    """Return the table without repeated keys: 0.0 and -0.0 are the same key."""
     first: dict[bytes, int] = {}
     for row, encoded in enumerate(encode_keys(keys).to_pylist()):
         first.setdefault(encoded, row)

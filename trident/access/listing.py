@@ -15,7 +15,7 @@ from trident_state.memory.segments import read_manifest
 from trident_state.redis.state_discovery import find_states
 
 ELSEWHERE = "a server or a database, which the log does not name"
-"""The place of a state of which the log knows none."""
+"""The location of a state whose location the log does not know."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def listStates(
 ) -> list[StateInfo]:
     """List the states in a checkpoint, in a log, or on a server, of all topologies or of one. Nothing is written.
 
-    A log also lists the states that are not in memory: of a state in SQLite or in a Delta table it knows the place and
-    `kind`, of others neither. Their `shape` is known to the store alone. With `url` too, a state on that server is
+    A log also lists the states that are not in memory: for a state in SQLite or in a Delta table it knows the location
+    and `kind`, for others neither. Only the store knows their `shape`. With `url` too, a state on that server is
     listed once.
 
     Parameters

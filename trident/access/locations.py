@@ -33,7 +33,7 @@ class StateLocation:
     objects: FileStore | None = None
     """The location of all topologies' files on an object store or HDFS; None if the files are in the checkpoint."""
     owner: str | None = None
-    """The uuid of the log that told the `factory`, and to which the state must belong; None if the caller gave it."""
+    """The uuid of the log that provided the `factory`, to which the state must belong; None if the caller gave it."""
 
     def place(self, topology: str, log: LogReading) -> FileStore:
         """Return the store of a topology's files: frozen results and snapshots.
@@ -68,7 +68,7 @@ class StateLocation:
 
     def open_log_to_write(self, topology: str) -> TransactionLog:
         """Open the topology's log for writing. Raises LogError if the topology has no log there."""
-        self.open_log_to_read(topology).close()  # raises an error if there is no log, instead of making one
+        self.open_log_to_read(topology).close()  # raises an error if there is no log, instead of creating one
         return SqliteLog(self.folder(topology) / LOG_FILE, topology) if self.log is None else self.log.open(topology)
 
     def has_memory_state(self, topology: str, state: str) -> bool:

@@ -67,7 +67,7 @@ class Followed(ReadableStore, Protocol):
         ...
 
     def newest(self) -> int:
-        """Return the same as `committed`, without preparing any read."""
+        """Return the same as `committed`, without preparing a read."""
         ...
 
     def reach(self, txid: int) -> int:
@@ -139,7 +139,7 @@ class FollowedStore:
         return self.committed()
 
     def reach(self, txid: int) -> int:
-        """Return `txid`: a read as of it itself finds out whether the store has the values."""
+        """Return `txid`: the read itself finds out whether the store has these values."""
         return txid
 
     def parts(self) -> int:
@@ -178,7 +178,7 @@ class FollowedStore:
             self._store.untag(name)
 
     def last_written(self, time: float) -> int | None:
-        """Return the last txid written until a time; None if the store does not know it."""
+        """Return the last txid written at or before a time; None if the store does not know it."""
         return self._store.last_written(time) if isinstance(self._store, Dated) else None
 
     @property
@@ -268,7 +268,7 @@ class OpenedState(Ending, StateView):
         return self._followed
 
     def allAtOnce(self) -> tuple[pa.Table, int | None]:
-        """Return all entries as `toArrow` does, but never page by page, and the txid as of which all of them are.
+        """Return all entries like `toArrow`, but never page by page, and the txid of all of them.
 
         The txid is None for a nonTransactional state, and with ``isolation="latest"``.
         """
@@ -276,7 +276,7 @@ class OpenedState(Ending, StateView):
         return self._shown(table, {}), as_of.get("asOfTxid")
 
     def entriesOf(self, keys: pa.Table) -> tuple[pa.Table, int | None]:
-        """Return the entries of some keys in the form of `allAtOnce`. Keys without a value are left out."""
+        """Return the entries of some keys in the form of `allAtOnce`. Keys without a value are omitted."""
 
         def read(snapshot: Snapshot) -> tuple[pa.Array, int | None]:
             return snapshot.read(self.name, keys).values, snapshot.txid(self.name)
@@ -305,7 +305,7 @@ class OpenedState(Ending, StateView):
         return f"OpenedState({self.topology + '/' + self.name!r}, {self.kind.value}, {self._shown_shape()}{as_of})"
 
     def index(self, fields: Sequence[str]) -> Index:
-        """Return the index of the state by some fields, which is opened too. Raises StateKeyError if there is none."""
+        """Return the index of the state by some fields, opened too. Raises StateKeyError if there is none."""
         self._outside.check()
         name = index_name(self.name, fields)
         with self._opening:

@@ -265,7 +265,7 @@ class _OpenedSource:
         return txid if self._is_recorded(group, txid) else txid - 1
 
     def _is_recorded(self, group: str, txid: int) -> bool:
-        """Return whether the log says that a batch is committed; True without a log.
+        """Return whether the log has recorded a batch as committed; True without a log.
 
         States on a server hold a batch for a moment before the log has its COMMITTED. If the driver died in that
         moment, this lasts until the next start. The states can still be read as of the previous batch, whose time the

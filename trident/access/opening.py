@@ -37,7 +37,7 @@ from trident_state.state_shape import Combine, StateIdentity, StateKind, StateSh
 from trident_state.store import StateFactory
 
 _BUILTIN = {aggregator_name(one): one for one in known_by_name()} | {TIMED: FirstOfRecord()}
-"""The aggregators that are known by their names. All instances of such a class combine and present in the same way."""
+"""The aggregators known by name: all instances of such a class combine and present in the same way."""
 
 _PUT = replacing()
 
@@ -219,7 +219,7 @@ def _in_own_store(
 ) -> tuple[FollowedStore, Fingerprint, StateKind]:
     """Open the store of a user's factory twice: first to read the state's shape, then with that shape.
 
-    Raises StateError if the store does not hold this state, or that of another log than `owner`, and StateShapeError if
+    Raises StateError if the store holds another state, or one of a log other than `owner`, and StateShapeError if
     the state is of another kind.
     """
     identity = StateIdentity(topology, state, "")
@@ -248,7 +248,7 @@ def _in_own_store(
 
 
 _Known = Mapping[str | None, Any]
-"""The aggregators of a state by field (a single aggregator under None); None for an aggregator that is not known."""
+"""The aggregators of a state by field (a single one under None); None for an unknown aggregator."""
 
 
 def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
@@ -321,7 +321,7 @@ def _shown_type(stored: pa.DataType, aggregator: Any) -> pa.DataType | None:
 
 
 def _combine(manifest: Manifest, fingerprint: Fingerprint, known: _Known) -> Combine | None:
-    """Return the function that combines a batch's value with the stored value; None if no known aggregator has one."""
+    """Return the function that combines a batch's value with the stored one; None if no known aggregator has one."""
     if manifest.replaces:
         return replacing(fingerprint.aggregator)
     combines = [_combine_of(one) for one in known.values()]

@@ -120,10 +120,10 @@ def dropState(
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The log's data about a state that is to be dropped.
+    """The log's record of a state that is to be dropped.
 
-    `in_memory`: the log has snapshots of it. `origin`: that of a fork without a start, of which no store has
-    a state yet.
+    `in_memory`: the log has snapshots of it. `origin`: that of a fork that was never started, so that no store has its
+    states yet.
     """
 
     births: Mapping[str, Birth]
@@ -140,7 +140,7 @@ class _Known:
 
 
 def _with_place(location: StateLocation, topology: str, state: str) -> StateLocation:
-    """Return the location with the factory of a state in tables, as the log has it, if the caller named no store."""
+    """Return the location with the factory from the log for a state in tables, if the caller named no store."""
     if location.url is not None or location.factory is not None:
         return location
     with contextlib.closing(location.open_log_to_read(topology)) as reading:
@@ -258,7 +258,7 @@ def _drop(
 ) -> None:
     """Drop a state and its watermarks. The watermarks come first in `states`.
 
-    If the process dies in between, a state without its watermarks is left. The log still lists the watermarks, so a
+    If the process dies in between, a state without its watermarks remains. The log still lists the watermarks, so a
     start is refused. After an error the log is given back, so that the drop can be repeated without force.
     """
     lease = log.take()
@@ -304,7 +304,10 @@ def _drop_under(
 
 
 def _drop_unstarted(log: TransactionLog, origin: Origin, states: Sequence[str], after: Lease | None) -> None:
-    """Drop states of a fork without a start, which are only in its log. Raises FencedError if a driver took it."""
+    """Drop states of a fork that was never started, which are only in its log.
+
+    Raises FencedError if a driver took it.
+    """
     lease = log.take(after=after)
     try:
         log.forget(lease, *states)

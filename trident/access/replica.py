@@ -80,7 +80,7 @@ class MemoryReplica:
         in_child(self, MemoryReplica._begin_again)
 
     def _begin_again(self) -> None:
-        """Drop the copy in a forked child, if a thread of the parent was changing it at the fork."""
+        """Drop the copy in a forked child, because a thread of the parent may have been changing it."""
         if self._lock.locked():
             self._store = self._past = self._digest = None
             self._lock = threading.Lock()
@@ -101,11 +101,11 @@ class MemoryReplica:
     def reachable(self) -> int:
         """Return the last txid that the log has committed. `follow` can update the copy up to that batch.
 
-        Raises StateEndedError if the log has gone back.
+        Raises StateEndedError if the log was rewound.
         """
         last = self._log.last_committed(self._group)
         if last < self._reached:
-            raise self._restored(f"is at txid {last}, and was at {self._reached}")
+            raise self._restored(f"is at txid {last}, but was at {self._reached}")
         self._reached = last
         return last
 
@@ -140,7 +140,7 @@ class MemoryReplica:
                     raise error
                 self._store = None
             raise StateLostError(
-                f"state {self._state!r}: its driver replaced its snapshot {_TRIES} times while it was read"
+                f"state {self._state!r}: its driver replaced its snapshot {_TRIES} times during the read"
             )
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
@@ -179,9 +179,9 @@ class MemoryReplica:
         return self._log.commit_time(self._group, txid)
 
     def kept_since(self) -> int:
-        """Return the first txid as of which the state can be read: that before its last snapshot.
+        """Return the first txid as of which the state can be read, the one before its last snapshot.
 
-        If the state began after that, with a content or empty, it is the first txid that it had then.
+        If the state began later, it is the txid of its birth.
         """
         return max(txid_before(self._read_manifest()[1].txid), self._first)
 
@@ -240,8 +240,8 @@ class MemoryReplica:
         except Exception as error:  # an error of user code; the copy has all earlier batches
             raise StateNotFollowedError(
                 f"state {self._state!r} cannot follow its driver after txid {self._marker}, so its values become "
-                f"old: {type(error).__name__}: {error}. It is tried again; if that does not help, give this process "
-                f"the code, packages and files of the driver, and open the state again"
+                f"stale: {type(error).__name__}: {error}. This is retried; if it persists, give this process the "
+                "code, packages and files of the driver, and open the state again"
             ) from error
         return None
 
@@ -318,7 +318,8 @@ class MemoryReplica:
                 f"{where} was dropped while it was open, and recreated after txid {birth.txid}: open it again"
             )
         self._incarnation, self._group = incarnation, birth.group
-        # Before it, the state had no values, or those of another shape or life (guard "earlier txids, another shape").
+        # Before that txid, the state had no values, or those of another shape or incarnation (guard "earlier txids,
+        # another shape").
         self._first = birth.txid if birth.filled or birth.txid == 0 else birth.txid + 1
         return text, manifest
 
@@ -342,7 +343,7 @@ def _written(aggregator: str) -> str:
 
 
 def _unknown(stored: object, delta: object) -> object:
-    raise AssertionError("a state without a known combiner takes no batch")
+    raise AssertionError("a state without a known combiner cannot apply a batch")
 
 
 class _Home:

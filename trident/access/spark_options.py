@@ -33,7 +33,7 @@ _TABLES: Mapping[str, Callable[[StateKind, str, dict[str, str]], StateFactory]] 
     "postgresUrl": lambda kind, place, _: PostgresMapState(kind, place),
     "delta": lambda kind, place, storage: DeltaMapState(kind, place, tuple(storage.items())),
 }
-"""The factories of states that say their own kind, by the option that locates them."""
+"""The factories of states whose tables record their kind, by the option that locates them."""
 _SECRETS = ("url", "logUrl", "postgresUrl", "filesStorage")
 _PATHS = ("checkpoint", "sqlite", "delta")
 _LOCATIONS = ("checkpoint", "url", "logUrl", "sqlite", "postgresUrl", "delta")
@@ -43,9 +43,9 @@ _LOCATIONS = ("checkpoint", "url", "logUrl", "sqlite", "postgresUrl", "delta")
 class StateOptions:
     """The options of one read, checked. `path` is the argument of ``load``: the name of the state.
 
-    Paths are absolute, because Spark reads the options in a process of its own, whose working directory is that in
-    which the session began, and a worker has yet another one. A relative path is one within the folder `base`. No
-    option holds a password: Spark shows the options of a read in plans, and sends them to its workers.
+    Paths are absolute, because Spark reads the options in another process, whose working directory is that in which
+    the session began, and workers have other ones. A relative path is relative to the folder `base`. No option holds a
+    password: Spark shows the options of a read in plans, and sends them to its workers.
     """
 
     path: str = ""
@@ -126,7 +126,7 @@ class StateOptions:
         return distinct_keys(key_table(self.path, fields, keys))
 
     def _factory(self, topology: str) -> StateFactory | None:
-        """Return the factory of a state in tables, of the kind that the tables say; None for other states."""
+        """Return the factory of a state in tables, with the kind that the tables record; None for other states."""
         storage = pairs_of(self.filesStorage or "")
         for name, factory in _TABLES.items():
             place = getattr(self, name)
@@ -153,7 +153,7 @@ def _check_no_password(name: str, value: str) -> None:
 
 
 def _by_own_names(options: Mapping[str, str], known: list[str]) -> dict[str, Any]:
-    """Return options under the names with their capital letters. Raises TopologyError for an unknown name."""
+    """Return options under their names with capital letters. Raises TopologyError for an unknown name."""
     by_small = {name.lower(): name for name in known}
     for name in options:
         if name.lower() not in by_small:
@@ -197,4 +197,4 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
     "partitions": _count,
     "pushdown": _flag,
 }
-"""How the texts of some options are read. The others are texts."""
+"""How to read the texts of some options. The others remain texts."""

@@ -76,19 +76,22 @@ class TridentDataSource(DataSource):
             return SparkTable(state.description, self._options.txidColumn).schema
 
     def reader(self, schema: StructType) -> "StateReader":
-        """Return the reader of the state. Raises StateShapeError if `schema` is another than the state's."""
+        """Return the reader of the state. Raises StateShapeError if `schema` is not the state's."""
         own = self.schema()
         if schema.simpleString() != own.simpleString():
             raise StateShapeError(
                 f"state {self._options.path!r} has the columns {own.simpleString()}, not {schema.simpleString()}: "
-                f"leave the schema out, because it is known; if the state was recreated, load it again"
+                "omit the schema, which is known; if the state was recreated, load it again"
             )
         return PushingReader(self._options) if self._options.pushdown else StateReader(self._options)
 
 
 @dataclass
 class _StatePart(InputPartition):
-    """A part of the state as of `txid`, which all parts share. None: the partition is alone, and takes the newest."""
+    """A part of the state as of `txid`, which all parts share.
+
+    None: the only partition, which reads the newest batch.
+    """
 
     part: Part
     txid: int | None
@@ -142,12 +145,12 @@ class StateReader(DataSourceReader):
 class PushingReader(StateReader):
     """A reader that reads only the keys that Spark's filters fix.
 
-    Spark keeps the last pushed filters for all DataFrames of one ``load``, and reads only what they let through, even
-    for a DataFrame without filters. So this reader is used only if the user asks for it.
+    Spark keeps the last pushed filters for all DataFrames of one ``load``, and reads only matching rows, even for a
+    DataFrame without filters. So this reader is used only on request.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Find out which keys the filters fix. Return all filters, because Spark evaluates them anyway."""
+        """Determine which keys the filters fix. Return all filters, because Spark evaluates them anyway."""
         with self._options.open() as state:
             self._pushed = keys_fixed_by(filters, state.name, state.keyFields)
         return filters

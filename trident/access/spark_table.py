@@ -1,4 +1,4 @@
-"""The table by which Spark sees a state: the key fields, then the fields of the value, with types that are declared."""
+"""The table that Spark sees of a state: the key fields, then the fields of the value, with declared types."""
 
 from collections.abc import Iterator
 
@@ -42,7 +42,7 @@ class SparkTable:
 
     def batches(self, shown: pa.Table, txid: int | None) -> Iterator[pa.RecordBatch]:
         """Return entries as `StateView.toArrow` shows them, in these columns; `txid` is that of the read."""
-        # A column that was inferred from values has another type if it has no value, or only small ones.
+        # A column inferred from values gets another type if it has no value, or only small ones.
         flat = spread_structs(shown.replace_schema_metadata(None).cast(self._shown)).cast(self._flat)
         if self._txid_column is not None:
             flat = flat.append_column(self._txid_column, pa.repeat(pa.scalar(txid, pa.int64()), flat.num_rows))

@@ -1,4 +1,4 @@
-"""The effect that a start would have on stored states, found without a start: no log is taken, nothing is written."""
+"""The effect of a start on stored states, determined without a start: no lease is taken, nothing is written."""
 
 import contextlib
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def start_lines(
     if checkpointLocation is None and log is None:
         return []
     if name is None:
-        raise TopologyError("explain: give the name= with which the topology starts there, too")
+        raise TopologyError("explain: with a location, also pass name=, the name under which the topology starts there")
     location = read_location(checkpointLocation, log, None, "trident")
     if log is None and name not in location.topologies():
         return [f"a start of {name!r} there: begins a new log, because {checkpointLocation} has none of this name"]
@@ -71,12 +71,12 @@ def _effect(node: StateWriter, shape: StateShape, birth: Birth | None, log: LogR
     if history.frozen:
         lines.append(f"first the previous program must commit batch {history.frozen[0]}, unless this program froze it")
     if former_shape(node, former) is None:
-        lines.append("the previous program must have been stopped, not killed, if the state is in memory")
+        lines.append("the previous program must have been stopped cleanly (not killed) if the state is in memory")
     return lines
 
 
 def _backfill(node: StateWriter, members: Members) -> list[str]:
-    """Return the lines about a new state with ``backfill=True``: how much of which streams it gets first."""
+    """Return the lines about a new state with ``backfill=True``: the amount of each stream that it processes first."""
     lines = []
     for source in (above for above in all_above(node) if isinstance(above, SpoutSource)):
         record = members.streams.get(source.stream) or members.streams.get(source.formerly or "")
@@ -103,7 +103,7 @@ def _stored(node: StateWriter, shape: StateShape, log: LogReading, topology: str
     store = node.state.factory.open(StateIdentity(topology, name, log.uuid), shape, NoHome())
     try:
         return store.report().fingerprint
-    except StateShapeError:  # it was created with other options, and a start says so
+    except StateShapeError:  # it was created with other options, and a start reports that
         return None
     finally:
         store.close()

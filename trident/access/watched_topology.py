@@ -1,4 +1,4 @@
-"""An opened topology as its page shows it. It has txids but no progress events, because the driver is elsewhere."""
+"""An opened topology as seen by its page. It has txids but no progress events, because the driver is elsewhere."""
 
 from collections.abc import Callable, Collection, Mapping
 

@@ -91,20 +91,21 @@ class AttemptRuns:
             self._post(on.Broken(error))
 
     def _until_due(self, txid: int, time: float) -> tuple[str | None, float | None]:
-        """Return the seconds until a state needs batch `txid` although no source has tuples; None if none will.
+        """Return the seconds until a state needs batch `txid` even without tuples; None if no state needs it.
 
-        Return also the reason why the group must not rest, if there is one.
+        Also return the reason why the group must not rest, if there is one.
         """
         waits_for = self._context.sources.waits_for
-        # Only then the due times are known: those of batch n follow from the states as batch n - 1 left them. The plan
-        # is made again after that commit.
+        # The due times are known only then: those of batch n follow from the states as of batch n - 1. The plan is made
+        # again after that commit.
         if self._committed() != txid - 1:
             return waits_for, None
-        # Rounded as the update rounds the batch's time, so that a batch that is due by its plan also finds what is due.
+        # Rounded like the time of an update, so that a batch that is planned because of a due time also finds the due
+        # keys.
         now = round(time * 1_000_000)
         try:
             due = self._context.committer.dues.first(txid - 1, now)
-        except StateError as error:  # the store is away, or must be healed: a later plan asks again
+        except StateError as error:  # the store does not answer, or must be healed: a later plan asks again
             return f"due times: {error}", None
         return waits_for, None if due == math.inf else max(0.0, (due - now) / 1_000_000)
 
@@ -154,8 +155,8 @@ class AttemptRuns:
             self._trace.read(self._name, attempt, context.sources.read_so_far(positions), times)
             self._post(on.Ran(attempt))
         except (FencedError, LogError) as error:
-            # Not a failure of the attempt: the next attempt would meet the same error of the log, and `maxAttempts`
-            # would be used up under a wrong cause.
+            # Not a failure of the attempt: the next attempt would get the same error from the log, and `maxAttempts`
+            # would be used up for a wrong cause.
             self._post(context.broken(error))
         except BaseException as error:
             self.fail(attempt, error)

@@ -1,4 +1,4 @@
-"""The record of attempts in the log: numbers that continue across restarts, and digests to compare replays with."""
+"""The log's record of attempts: numbers that continue across restarts, and digests to compare replays with."""
 
 import json
 import threading
@@ -58,10 +58,9 @@ class Attempts:
             self._check(attempt, plan, emissions)
 
     def witnessed(self, attempt: TransactionAttempt, plan: BatchPlan, source: Node, emission: Emission) -> Emission:
-        """Return the emission; one by reference in a form that compares its rows when this process reads them.
+        """Return the emission; one by reference in a form that compares its rows as this process reads them.
 
-        The first attempt's rows are recorded, also if the attempt fails afterwards (guard "attempts, rows by
-        reference").
+        The first attempt's rows are recorded even if the attempt fails later (guard "attempts, rows by reference").
         """
         (spout,) = [spout for spout in self._group.spouts if spout is source]
         by_value = getattr(emission, "digest", None) is not None or getattr(emission, "verified", False)
@@ -82,9 +81,9 @@ class Attempts:
             self._record(attempt)
 
     def _compare(self, attempt: TransactionAttempt, plan: BatchPlan, spout: SpoutSource, digest: str) -> bool:
-        """Compare a spout's tuples with those of an earlier attempt, and note their digest. Return whether it is new.
+        """Compare a spout's tuples with those of an earlier attempt, and record their digest. Return whether it is new.
 
-        Raises SpoutContractError if the digest differs from the noted one for the same metadata.
+        Raises SpoutContractError if the digest differs from the recorded one for the same metadata.
         """
         known = self._digests.setdefault(attempt.txid, {})
         name = _name(plan[spout.stream])
@@ -109,7 +108,7 @@ class Attempts:
 
 
 class _Witnessed:
-    """An emission by reference. `note` gets its rows when they are read in this process."""
+    """An emission by reference. `note` gets its rows when this process reads them."""
 
     def __init__(self, emission: Emission, note: Callable[[pa.Table], None]) -> None:
         self._emission, self._note = emission, note
@@ -124,5 +123,5 @@ class _Witnessed:
 
 
 def _name(metadata: Metadata) -> str:
-    """Return a checksum of a spout's metadata."""
+    """Return a checksum of a spout's metadata, which identifies the metadata in records."""
     return f"{zlib.crc32(json.dumps(metadata, sort_keys=True).encode()):08x}"

@@ -97,7 +97,7 @@ class Limit:
 
     def took(self, amount: int, seconds: float) -> None:
         """Adjust the limit after a committed batch."""
-        if amount < 1:  # a batch without rows of this stream says nothing about it
+        if amount < 1:  # a batch without rows of this stream gives no information about it
             return
         self._batches.append(Measured(amount, seconds))
         self._fixed = fixed_part(self._batches, self._fixed)
@@ -141,7 +141,7 @@ class BatchSizes:
             return Budget(rows, size, self.target)
 
     def ran(self, txid: int, amounts: Mapping[str, Amount], began: float) -> None:
-        """Note how much of each stream a finished batch holds, and when its attempt began (monotonic seconds)."""
+        """Record how much of each stream a finished batch holds, and when its attempt began (monotonic seconds)."""
         with self._lock:
             self._under_way[txid] = amounts, began
 

@@ -2,8 +2,8 @@
 
 They run one after the other in the commit thread.
 
-A turn may fail and be repeated, since a frozen batch stays frozen. This module turns the error of a turn into an event:
-CommitFailed, with a note whether another try may help, or Broken if the log failed or another driver took it.
+A turn may fail and be repeated, because a frozen batch stays frozen. This module turns the error of a turn into an
+event: CommitFailed, which says whether a retry may help, or Broken if the log failed or another driver took it.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,9 +40,9 @@ class CommitTurns:
         self.waiting_for: BaseException | None = None
         """The error of the last commit turn or heal, or of the watch for rewound stores. Only `status` reads it."""
         self.at_hand: dict[int, Mapping[str, Result]] = {}
-        """The results of stage 1 by txid, from the very attempt that was frozen. The loop sets an entry at FROZEN,
-        before it submits the turn that reads and removes the entry. Results of a late attempt at the same batch cannot
-        get in here."""
+        """The results of stage 1 by txid, from the attempt that was frozen. The loop sets an entry at FROZEN, before
+        it submits the turn that reads and removes it. So results of a late attempt at the same batch never get in
+        here."""
         self._under_way: tuple[int, float] | None = None
         """The txid of the running turn, and when the turn began. It is one tuple, so that another thread reads both of
         the same turn."""
@@ -106,7 +106,7 @@ class CommitTurns:
         transient = self._transient(error)
         kept = self._context.settings.lasting or self._context.settings.log is not None
         if not transient and kept and isinstance(error, REPEATED):
-            error.args = (  # the same object, so that its cause and its traceback stay
+            error.args = (  # the same error object, to keep its cause and traceback
                 f"{error}; batch {txid} is frozen and kept: correct the cause and start again, and it is committed",
             )
         # `explained` is called for a transient error, too. Otherwise a driver whose log was taken over would repeat its
@@ -116,11 +116,11 @@ class CommitTurns:
         return on.Broken(cause) if isinstance(cause, FencedError) else on.CommitFailed(txid, error, transient)
 
     def _transient(self, error: BaseException) -> bool:
-        """Return whether another try may help. If tries are limited, count this one.
+        """Return whether a retry may help. If retries are limited, count this one.
 
-        Another try may help if a store is away. It may also help if user code or Spark failed, or after an error that
-        is not a TridentError, for as many tries as a batch has attempts (`maxAttempts`). Each of these tries is
-        counted, and doubles the time limit of the next one.
+        A retry may help if a store does not answer. It may also help if user code or Spark failed, or after an error
+        that is not a TridentError; then there are at most `maxAttempts` tries. Each of these is counted, and doubles
+        the time limit of the next one.
         """
         if isinstance(error, TRANSIENT):
             return True

@@ -83,8 +83,7 @@ class Coordinator:
         self.waits_for: str | None = None
         """The reason why the last plan had nothing; None if the sources are empty. Any thread may read it."""
         self.failing: str | None = None
-        """The failures of the batch that failed last, while it is tried again; None without one. Any thread may read
-        it."""
+        """The failures of the batch that failed last, while it is retried; None otherwise. Any thread may read it."""
         self._sleeping = False
         self._at_limit = False
         """True if the group plans nothing for now because `pending` batches are in flight."""
@@ -118,7 +117,7 @@ class Coordinator:
 
     def handle(self, event: Event) -> list[Action]:
         """Handle an event, and return the actions that follow from it."""
-        if self.finished:  # a thread that ends late sent the event
+        if self.finished:  # the event comes from a thread that ended late
             return []
         self._HANDLERS[type(event)](self, event)
         return self._settle()
@@ -143,7 +142,7 @@ class Coordinator:
         """Return whether the group is inactive and nothing is in flight. Any thread may call this."""
         return not (self._active or self._batches or self._succeeding or self._planning)
 
-    # --- what happened ---------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------
 
     def _planned(self, event: on.Planned) -> None:
         # Set before the attempt is checked: the plan of a discarded batch also ends the planning. Otherwise no further
@@ -169,8 +168,8 @@ class Coordinator:
         batch = self._current(event.attempt, Status.PLANNING)
         if batch is None:
             return
-        # At another attempt an opaque spout may have nothing. The batches after this one were planned from the end of
-        # its former plan.
+        # An opaque spout may have nothing at another attempt. The batches after this one were planned from the end of
+        # its earlier plan.
         self._discard_after(event.attempt.txid)
         del self._batches[event.attempt.txid]
         if batch.plan is None:  # nothing was emitted: all plans of an idle source count as one attempt
@@ -249,15 +248,15 @@ class Coordinator:
 
     def _succeeded(self, event: on.Succeeded) -> None:
         self._succeeding = False
-        # A source may give more tuples after it got `success`. And if nothing is in flight, the next plan shows whether
-        # the group rests. Threads that wait for a rest must not wait until a sleep is over: under a test's clock that
-        # does not move, it never is.
+        # A source may give more tuples after `success`. And if nothing is in flight, the next plan shows whether the
+        # group rests. Threads that wait for a rest must not wait for the end of a sleep: under a test clock that stands
+        # still, it never comes.
         if self._draining or not self._batches:
             self._sleeping = False
 
     def _woken(self, event: on.Woken) -> None:
         self._sleeping = self._at_limit = False
-        # A thread that waits for a rest has asked for a plan that begins now. The one in progress is not its answer.
+        # A thread that waits for a rest needs a plan that begins now; the one in progress does not count.
         self._rows_came = self._planning
 
     def _source_has_rows(self, event: on.RowsCame) -> None:
@@ -292,7 +291,7 @@ class Coordinator:
         self._stop(event.error)
         self._finish()
 
-    # --- what follows ----------------------------------------------------------------------------------------
+    # --- consequences ----------------------------------------------------------------------------------------
 
     def _settle(self) -> list[Action]:
         """Freeze, commit and plan all that is possible now. Return the actions requested since the last call."""
@@ -385,7 +384,7 @@ class Coordinator:
         return self._batches[txid - 1].after if self._rules.plans_ahead else None
 
     def _plan(self, batch: Batch) -> None:
-        if batch.plan is not None and not self._rules.replans:  # the same tuples again, so under the same plan
+        if batch.plan is not None and not self._rules.replans:  # a replay has the same tuples, so the same plan
             batch.after = positions_after(batch.previous, batch.plan)
             self._run(batch)
             self._plan_next()
@@ -396,7 +395,7 @@ class Coordinator:
     def _run(self, batch: Batch) -> None:
         assert batch.plan is not None
         batch.status = Status.RUNNING
-        # If spouts plan again, the delay was already before the plan.
+        # If spouts plan again, the delay already preceded the plan.
         self._do(on.Run(batch.attempt, batch.plan, batch.previous, 0.0 if self._rules.replans else self._delay(batch)))
 
     def _delay(self, batch: Batch) -> float:

@@ -5,7 +5,7 @@ import msgspec
 from trident.base.attempt import TransactionAttempt
 from trident.log.group_records import BatchPlan, Positions
 
-# --- events: what happened ---------------------------------------------------------------------------------------
+# --- events ----------------------------------------------------------------------------------------------------------
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -112,7 +112,8 @@ class Broken(Event, frozen=True):
     error: BaseException
 
 
-# --- actions: what is to be done ---------------------------------------------------------------------------------
+# --- actions
+# -----------------------------------------------------------------------------------------------------------
 
 
 class Action(msgspec.Struct, frozen=True):

@@ -110,12 +110,12 @@ class GroupRun:
         self._give_up_at: float | None = None
         """The time at which a requested stop no longer waits for running work; None before a stop is requested."""
         self._plan_thread = threads(f"trident-{name}-plan", 1)
-        self._run_threads = threads(f"trident-{name}-run", None)  # no limit: a hanging one must not hold up the next
+        self._run_threads = threads(f"trident-{name}-run", None)  # no limit: a hanging call must not block the next
         # One thread, because a store has one writer: turns run in txid order, and no heal runs beside a turn.
         self._commit_thread = threads(f"trident-{name}-commit", 1)
         self._loop_thread: threading.Thread | None = None
         self._starts = [None]
-        """One entry until the loop begins. Of several threads only the one that takes it is the loop."""
+        """One entry until the loop begins: only the thread that takes it becomes the loop."""
 
     # --- from other threads ------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class GroupRun:
         self._queue.put(event)
 
     def rest(self, timeout: float | None) -> bool:
-        """Wait until a new plan finds nothing and all is committed, or until the group ends.
+        """Wait until a new plan finds nothing and everything is committed, or until the group ends.
 
         Return False after `timeout`.
         """
@@ -172,7 +172,10 @@ class GroupRun:
         self._context.slots.rebalance(hints)
 
     def _no_rest_comes(self) -> bool:
-        """Return whether the group has ended. Raises TopologyConditionError if the group is inactive and quiet."""
+        """Return whether the group has ended, so that it never rests.
+
+        Raises TopologyConditionError if it is inactive and quiet.
+        """
         if self.done.is_set():
             return True
         if self._inactive and self.coordinator.quiet:
@@ -226,7 +229,8 @@ class GroupRun:
 
     def heal(self, state: str) -> None:
         """Let the commit thread heal a rewound store."""
-        # By way of the loop, because the loop closes the commit thread: a submit after that would raise in the watch.
+        # Sent through the loop, because the loop closes the commit thread, and a later submit would raise an error in
+        # the watch.
         self._queue.put(partial(self._commit_thread.submit, self.turns.heal, state))
 
     # --- the loop ----------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Trimming:
             return
         except (StateError, OSError) as error:  # a store or its disk does not answer: keep everything for now
             self._logger.warning("group %r: old batches could not be deleted from the log: %s", self._group, error)
-            self._batches = -1  # so that the very next commit tries again
+            self._batches = -1  # so that the next commit tries again
             return
         settings = self._settings
         gone = self._log.trim(self._lease, self._group, needed, settings.keepBatches, settings.rewindBytes)

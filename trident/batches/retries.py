@@ -33,7 +33,7 @@ class Retries:
         return waited >= self._seconds(error)
 
     def pause(self, failures: int, waited: float, error: BaseException) -> float:
-        """Return the seconds before the next attempt: none before the first replay, up to a minute before later ones.
+        """Return the seconds before the next attempt: 0 before the first replay, up to a minute before later ones.
 
         >>> [Retries().pause(n, 0.0, ValueError()) for n in (1, 2, 3, 4)]
         [0.0, 0.1, 0.2, 0.4]
@@ -84,7 +84,7 @@ class Failures:
     pause: float = 0.0
 
     def count(self, error: BaseException, retries: Retries) -> bool:
-        """Count one more failure, and return whether the batch is tried again."""
+        """Count one more failure, and return whether the batch is retried."""
         self.number += 1
         if retries.are_over(self.number, self.waited, error):
             return False

@@ -94,7 +94,8 @@ class Slots:
         if use is None:
             return
         with use.lock:
-            if use.attempt == attempt:  # else its work has ended, and the slot may work for another attempt
+            # otherwise its work has ended, and the slot may already work for another attempt
+            if use.attempt == attempt:
                 use.cancelled = True
                 use.slot.cancel()
 

@@ -309,7 +309,7 @@ def _plan(executor: SpoutExecutor, *arguments: Any) -> tuple[Metadata, str | Non
 
 
 def _last(metadata: Metadata, earlier: Metadata, executor: SpoutExecutor) -> Metadata:
-    """Return the metadata of a stream's last committed batch; None if there is none to report."""
+    """Return the metadata of a stream's last committed batch; None if there is nothing to report."""
     return earlier if metadata is None and executor.plans_ahead else metadata
 
 

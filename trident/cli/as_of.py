@@ -12,8 +12,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def as_of_option(command: _F) -> _F:
-    """Add the option by which a command reads as of an earlier batch, in `as_of`: an int, or a text."""
-    text = "Read as of this batch, of the last one committed until this time (UTC) if it is kept, or of this tag."
+    """Add the option to read as of an earlier batch, passed as `as_of`: an int or a string."""
+    text = (
+        "Read as of this txid, of the last batch committed at or before this time (UTC) if it is kept, or of this tag."
+    )
     return click.option("--as-of", callback=_batch, metavar="TXID|TIME|tag:NAME", help=text)(command)
 
 
@@ -25,6 +27,6 @@ def _batch(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
     if known is None:
-        expected = "a txid, a time such as '2026-11-26 09:00', nor a tag such as tag:month-end"
+        expected = "expected a txid, a time such as '2026-11-26 09:00', or a tag such as tag:month-end"
         raise click.BadParameter(f"{value!r} is neither {expected}", ctx, param)
     return value

@@ -15,7 +15,7 @@ from trident.configuration.layers import configured, user_values
 @click.option("--profile", envvar="TRIDENT_PROFILE", help="The profile of the file. [env: TRIDENT_PROFILE]")
 @format_option
 def config(name: str, profile: str | None, form: str | None) -> None:
-    """Show the options of a start, each with its value here and its source (a default, trident.toml, the environment).
+    """Show the options of a start, each with its value and source (a default, trident.toml, the environment).
 
     Arguments of start() in the program outrank all of these. Secrets are not shown.
     """
@@ -31,5 +31,5 @@ def config(name: str, profile: str | None, form: str | None) -> None:
 
 
 def _shown(option: str, value: Any) -> Any:
-    """Return a value as JSON has it, without passwords."""
+    """Return a value in JSON form, without passwords."""
     return repr(value) if dataclasses.is_dataclass(value) else shown_value(option, value)

@@ -1,4 +1,4 @@
-"""``trident doctor``: find what is wrong with this machine, its settings and servers before a topology starts."""
+"""``trident doctor``: find faults of this machine, its settings and its servers before a topology starts."""
 
 import functools
 import time
@@ -48,7 +48,7 @@ def doctor(
     port: int | None,
     as_json: bool,
 ) -> None:
-    """Examine this machine, trident.toml, the checkpoint and the servers, and say what to do about each fault.
+    """Examine this machine, trident.toml, the checkpoint and the servers, and suggest a fix for each fault.
 
     With MODULE:TOPOLOGY, also examine the program: whether its options fit, and the sources, states and outputs that
     it names. Nothing is started and no log is taken. The exit code is 1 if a fault stops a start or may lose data,
@@ -69,7 +69,7 @@ def doctor(
         session = functools.partial(driver_session, topology.name, spark.master, spark.settings)
     case = Case(topology.name, program, given, spark.profile, port=port, session=session, spark_secs=spark_secs)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a check says in its findings what a start would warn of
+        warnings.simplefilter("ignore")  # the findings of a check include the warnings of a start
         found += diagnoses(case)
     for diagnosis in found:
         click.echo(to_json(as_row(diagnosis)) if as_json else as_text(diagnosis))

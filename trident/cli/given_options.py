@@ -1,4 +1,4 @@
-"""The options of a start that a command line gives. The commands that only ask a server do not import this module."""
+"""The start options on a command line. Commands that only query a server do not import this module."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from trident.configuration.start_options import StartOptions
 
 
 def given_options(topology: ProgramArguments, options: StartOptions, settings: Iterable[str]) -> dict[str, Any]:
-    """Return the options of a start that a command line gives: by --set, and by options of their own.
+    """Return the start options on a command line: those of --set, and those with dedicated options.
 
     Raises UsageError if one is given in both ways.
     """

@@ -79,7 +79,7 @@ def submit(
     """Store the TOPOLOGY in MODULE with its code and all options, and start a driver for it in the background.
 
     Before, it is checked: name, plan, guarantee, log, states, Spark. The driver starts from the stored files alone, so
-    the program's files may go. The checkpoint is in the home unless an option names another one.
+    the program's files may be deleted. The checkpoint is in the home unless an option names another one.
     """
     texts, name, log = pairs("--set", settings), topology.name, topology.log
     engine, active = options.get("engine"), options.get("active")
@@ -136,7 +136,7 @@ def resume(name: str, home: Path | None, standby: bool, log_json: bool) -> None:
 def list_(home: Path | None, form: str | None) -> None:
     """List the stored topologies: condition, driver, the last committed txid of each batch group, the last error.
 
-    DIED is a driver that ended without a word; `trident resume` continues. DAMAGED is one with an unreadable file.
+    DIED: the driver ended without a report; `trident resume` continues. DAMAGED: one of the stored files is unreadable.
     """
     columns = ["topology", "condition", "driver", "committed", "error"]
     show([line_of(stored) for stored in _at(home).all()], columns, form)
@@ -185,7 +185,7 @@ def activate(name: str, home: Path | None, timeout: float) -> None:
 @_home
 @_timeout
 def deactivate(name: str, home: Path | None, timeout: float) -> None:
-    """Let a topology plan no new batch, until it is activated: also over restarts of its driver.
+    """Stop planning new batches for a topology, until it is activated, even over restarts of its driver.
 
     Planned batches are committed, and states and functions continue to answer.
     """
@@ -200,7 +200,7 @@ def deactivate(name: str, home: Path | None, timeout: float) -> None:
 def rebalance(name: str, partitions: tuple[str, ...], home: Path | None, timeout: float) -> None:
     """Change the numbers of partitions of a topology between two batches: words=8 for a stream, words/2=8 for a step.
 
-    They hold for later drivers, too.
+    They apply to later drivers, too.
     """
     place = _at(home)
     stored = place.find(name)
@@ -272,7 +272,7 @@ def _awaited(
             raise TridentError(f"the driver of topology {stored.name!r} has ended: {why}. {_way_out(stored.name, why)}")
         if time.monotonic() > until:
             raise TopologyConditionError(
-                f"the driver of topology {stored.name!r} has not done this within {timeout:g} s; it still will. Its "
-                f"log is {stored.said}"
+                f"the driver of topology {stored.name!r} has not applied the change within {timeout:g} s, but will "
+                f"still do so. Its log is {stored.said}"
             )
         time.sleep(_LOOK_SECONDS)

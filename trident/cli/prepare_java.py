@@ -1,4 +1,4 @@
-"""``trident prepare-java``: make the class archive with which Spark's JVM starts in half the time."""
+"""``trident prepare-java``: create the class archive with which Spark's JVM starts in half the time."""
 
 import sys
 import tempfile
@@ -12,7 +12,7 @@ from trident.base.class_archive import make_class_archive
 
 @click.command("prepare-java")
 def prepare_java() -> None:
-    """Make an archive of Spark's classes, with which a Spark that the library starts is up in half the time.
+    """Create an archive of Spark's classes, which halves the start time of a Spark that the library starts.
 
     It takes about a minute and some 160 MB in the cache folder ($XDG_CACHE_HOME, otherwise ~/.cache). Make it again
     after an update of Java or PySpark; until then Spark starts as it does without one.

@@ -207,7 +207,7 @@ def program_options(command: _F) -> _F:
 
 
 def maybe_program_options(command: _F) -> _F:
-    """Add the options of `program_options`; the program may be left out, and is then ""."""
+    """Add the options of `program_options`; the program may be omitted, and is then ""."""
     return bundled(command, _MAYBE_PROGRAM, ProgramArguments, "topology")
 
 
@@ -256,7 +256,7 @@ def log_at(url: str | None, prefix: str) -> RedisLog | None:
 
 
 def came(*parameters: str) -> bool:
-    """Return whether one of the present command's parameters is on the command line."""
+    """Return whether one of the command's parameters is on the command line."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and any(
         ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE for name in parameters

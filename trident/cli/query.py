@@ -1,4 +1,4 @@
-"""``trident query``: ask a server for a DRPC function, or for entries of a state."""
+"""``trident query``: call a DRPC function of a server, or read entries of a state."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -23,9 +23,9 @@ _PAGE_ROWS = 1_000
 @click.command()
 @click.argument("url")
 @click.argument("words", metavar="FUNCTION [ARGUMENT]... | [KEY]...", nargs=-1)
-@click.option("--state", help="Ask for the values of keys in this state, instead of a function.")
+@click.option("--state", help="Read the values of keys in this state, instead of calling a function.")
 @click.option("--top", type=click.IntRange(min=1), help="With --state: the entries with the greatest values.")
-@click.option("--by", help="With --top: the field of the value that ranks.")
+@click.option("--by", help="With --top: the field of the value to rank by.")
 @click.option("--low", help="With --state: the first key of a range.")
 @click.option("--high", help="With --state: the first key after a range.")
 @click.option("--prefix", help="With --state: the beginning of the keys of a range.")
@@ -45,9 +45,9 @@ def query(
     server: ServerArguments,
     form: str | None,
 ) -> None:
-    """Ask the server at URL for a DRPC function, or for keys of a state.
+    """Call a DRPC function of the server at URL, or read keys of a state.
 
-    Text, dates, times and binary values (base64) are written as they are, all others in JSON. Without an argument it
+    Write strings, dates, times and binary values (base64) without quotes, all others as JSON. Without an argument it
     lists the functions; with --state alone, the states.
     """
     ends = {"low": low, "high": high, "prefix": prefix}
@@ -71,7 +71,7 @@ def _check_options(state: str | None, words: Sequence[str], isTop: bool, isRange
     if state is None and isRange:
         raise click.UsageError("--low, --high, --prefix and --limit need --state")
     if isTop and isRange:
-        raise click.UsageError("--top goes with none of --low, --high, --prefix and --limit")
+        raise click.UsageError("--top cannot be combined with --low, --high, --prefix or --limit")
     if words and (isTop or isRange):
         raise click.UsageError("--top takes no keys" if isTop else "a range takes no keys besides its ends")
 

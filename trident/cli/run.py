@@ -46,7 +46,7 @@ def run(
     clients: ClientArguments,
     log_json: bool,
 ) -> None:
-    """Run the TOPOLOGY in MODULE until SIGTERM or Ctrl-C, which stop it in good order: exit code 0.
+    """Run the TOPOLOGY in MODULE until SIGTERM or Ctrl-C, which stop it cleanly with exit code 0.
 
     If the topology fails, or another driver takes it over, the exit code is 1. MODULE is imported from the current
     folder or the installed packages. Options that are left out come from the environment
@@ -54,7 +54,9 @@ def run(
     for --serve.
     """
     if port is None and came("host", "token", "allowed_host", "insecure"):
-        raise click.UsageError("--host, --token, --allowed-host and --insecure are options of --serve: give that too")
+        raise click.UsageError(
+            "--host, --token, --allowed-host and --insecure are options of --serve: also give --serve"
+        )
     log_to_stderr(log_json)
     if spark.profile is not None:
         os.environ[PROFILE] = spark.profile
@@ -82,7 +84,7 @@ def run(
 
 
 def end_by_signals() -> None:
-    """Let SIGTERM, Ctrl-C and a closed terminal end the program with code 0, after its topology stopped in good order.
+    """Let SIGTERM, Ctrl-C and a closed terminal end the program with code 0, after a clean stop of its topology.
 
     A program that `nohup` started continues without its terminal.
     """

@@ -28,9 +28,9 @@ _checkpoint = click.option(
 
 @click.group()
 def savepoint() -> None:
-    """Make named copies of topologies, list and drop them.
+    """Take, list and drop named copies of topologies.
 
-    `trident fork` makes another topology from one, and `trident restore` takes the topology itself back to it.
+    `trident fork` creates another topology from a copy, and `trident restore` returns the topology itself to it.
     """
 
 
@@ -39,7 +39,9 @@ def savepoint() -> None:
 @click.argument("savepoint", metavar="SAVEPOINT")
 @options_of_start("engine")
 @files_options
-@click.option("--force", is_flag=True, help="Take the topology over from a driver that may hold it; fence that out.")
+@click.option(
+    "--force", is_flag=True, help="Take the topology over even if a driver may hold it; fence that driver out."
+)
 @log_option
 def create(
     topology: ProgramArguments,
@@ -49,7 +51,7 @@ def create(
     force: bool,
     log_json: bool,
 ) -> None:
-    """Take the SAVEPOINT of a topology that is stopped, by starting it INACTIVE for a moment: it reads nothing.
+    """Take the SAVEPOINT of a stopped topology, by starting it briefly as INACTIVE, so that it reads nothing.
 
     A running program takes its own savepoint: running.savepoint(name).
     """
@@ -117,8 +119,12 @@ def drop(topology: str, name: str, checkpoint: str | None, yes: bool, files: dic
 @click.option("--to-log-url", type=SecretUrl(), help="The server of the fork's log, if its log is to be in Redis.")
 @click.option("--to-log-prefix", default="trident", show_default=True, help="The prefix of that log.")
 @click.option("--to-files-location", help="The filesLocation of the fork.  [default: --files-location]")
-@click.option("--anew", multiple=True, help="A stream that the fork reads from a source of its own.")
-@click.option("--own-output", multiple=True, help="An output that writes elsewhere, though its name or place is alike.")
+@click.option("--anew", multiple=True, help="A stream that reads from another source in the fork.")
+@click.option(
+    "--own-output",
+    multiple=True,
+    help="An output that writes elsewhere in the fork, although its name or location is the same.",
+)
 def fork(
     topology: str,
     savepoint: str,
@@ -132,7 +138,7 @@ def fork(
     anew: tuple[str, ...],
     own_output: tuple[str, ...],
 ) -> None:
-    """Make the topology FORK from a SAVEPOINT of another topology, which continues unharmed.
+    """Create the topology FORK from a SAVEPOINT of another topology, which is not affected.
 
     Then start a program under the name FORK: trident run MODULE:TOPOLOGY --name FORK.
     """

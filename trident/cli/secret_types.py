@@ -33,7 +33,7 @@ class Secret(Text):
 
 
 class SecretUrl(Text):
-    """A url. A url with a password may come from the environment, but not from the command line."""
+    """A url. A url that contains a password may come from the environment, but not from the command line."""
 
     name = "url"
 
@@ -51,7 +51,7 @@ class Setting(Text):
     name = "name=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the setting. Fails, without showing its value, if that is a url with a password."""
+        """Return the setting. Fails, without showing its value, if the value is a url with a password."""
         name, _, text = value.partition("=")
         if "://" in text and redacted(text) != text:
             self.fail(f"the url of {name} has a password, and {_SEEN} that contains the url", param, ctx)

@@ -95,7 +95,7 @@ def _rules(clients: ClientArguments, tls: TLS | None) -> AccessRules:
 def keep(processes: Sequence[BaseProcess]) -> None:
     """Start the server processes, and end all of them when one ends or this process is asked to end.
 
-    Raises TopologyError if one ended with an error: a supervisor then starts all of them again.
+    Raises TopologyError if one ended with an error, so that a supervisor restarts all of them.
     """
     try:
         for process in processes:

@@ -1,4 +1,4 @@
-"""The options of a command that asks a server: its token, certificates and time limit."""
+"""The options of a command that queries a server: token, certificates and time limit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
-    """What a command line says about the server that it asks."""
+    """The server options on a command line."""
 
     token: str | None
     ca: str | None
@@ -43,5 +43,5 @@ class ServerArguments:
 
 
 def server_options(command: _F) -> _F:
-    """Add the options for the server that a command asks, as the parameter `server`."""
+    """Add the options of the server to query, as the parameter `server`."""
     return bundled(command, _OPTIONS, ServerArguments, "server")

@@ -1,4 +1,4 @@
-"""The source of a command that asks a server, or opens a topology beside its driver: URL or MODULE:TOPOLOGY."""
+"""The source of a command that queries a server, or opens a topology beside its driver: URL or MODULE:TOPOLOGY."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,4 +81,4 @@ def source_options(command: _F) -> _F:
 def _refuse(of: str, source: str, *parameters: str) -> None:
     """Raise UsageError if one of these options is on the command line, because it would be ignored."""
     if given := [f"--{name.replace('_', '-')}" for name in parameters if came(name)]:
-        raise click.UsageError(f"{', '.join(given)}: an option of {of}, which {source!r} is not")
+        raise click.UsageError(f"{', '.join(given)}: this is an option of {of}, but {source!r} is not one")

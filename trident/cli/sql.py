@@ -1,4 +1,4 @@
-"""``trident sql``: a query over states, asked of a server or of the states themselves."""
+"""``trident sql``: run a query over states, on a server or on the states themselves."""
 
 import sys
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from trident.sql.sql_result import distinct_names
 @source_options
 @click.argument("query")
 @as_of_option
-@click.option("--max-rows", type=click.IntRange(min=1), help="The most rows of the result; more are an error.")
+@click.option("--max-rows", type=click.IntRange(min=1), help="The most rows of the result; more rows are an error.")
 @format_option
 def sql(
     source: SourceArguments,
@@ -31,8 +31,8 @@ def sql(
 ) -> None:
     """Run a SQL QUERY over the states of a topology, as of one committed txid of each batch group.
 
-    A server at URL is asked, or the states of the TOPOLOGY in MODULE are read, without its driver. QUERY is one
-    statement of DuckDB's SQL that only reads; "-" reads it from the standard input. The txids go to the standard error.
+    The query runs on the server at URL, or reads the states of the TOPOLOGY in MODULE without its driver. QUERY is one
+    read-only statement of DuckDB's SQL; "-" reads it from standard input. The txids are printed on standard error.
     """
     text = sys.stdin.read() if query == "-" else query
     if source.isServer:

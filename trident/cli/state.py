@@ -29,7 +29,7 @@ NOT_FOUND = 3
 
 def _isolation(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose the state's program, and the batch as of which a command reads."""
-    help_ = "Read the state with this program, which says where the state is, and presents its values."
+    help_ = "Read the state with this program, which has its location and presents its values."
     program = click.option("--program", metavar="MODULE:TOPOLOGY", callback=checked_program, help=help_)
     previous = click.option("--previous", is_flag=True, help="Read as of the batch before the last committed one.")
     latest = click.option("--latest", is_flag=True, help="Read the last written values, committed or not.")
@@ -71,13 +71,13 @@ def get(
 ) -> None:
     """Print the values of KEYS, or the one value of a state without key fields.
 
-    Write keys that are text, dates or times (ISO 8601) or binary (base64) without quotes, other keys in JSON (7, true),
-    and a key of several fields as a JSON list. The exit code is 3 if a key has no value.
+    Write keys that are strings, dates or times (ISO 8601) or binary (base64) without quotes, other keys as JSON (7,
+    true), and a key of several fields as a JSON list. The exit code is 3 if a key has no value.
     """
     with _open(topology, name, latest, previous, location) as view:
         if not len(view.keyFields):
             if keys:
-                raise StateKeyError(f"state {name!r} has no key fields: leave the keys out")
+                raise StateKeyError(f"state {name!r} has no key fields: remove the keys")
             values = [view.value]
             rows = [{"value": values[0]}]
         else:
@@ -167,7 +167,7 @@ def by(
 ) -> None:
     """Print the entries with VALUE in FIELDS, by which the state has an index (index= of its verb).
 
-    Write the value as `get` takes keys; for several fields, divided by commas, a JSON list.
+    Write the value as `get` takes keys; for several fields, separated by commas, write a JSON list.
     """
     with _open(topology, name, latest, previous, location) as view:
         index = view.index(field_names(fields))
@@ -181,7 +181,9 @@ def by(
 @click.argument("file", type=click.Path(dir_okay=False))
 @location_options
 @_isolation
-@click.option("--format", "form", type=click.Choice(FORMATS), help="The format, if the file's suffix does not say it.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="The format, if the file's suffix does not determine it."
+)
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
 def export(
     topology: str,
@@ -207,7 +209,7 @@ def export(
 @click.argument("name", metavar="STATE")
 @location_options
 @click.option(
-    "--force", is_flag=True, help="Drop it even if a driver may have it, or without a log; fence that driver out."
+    "--force", is_flag=True, help="Drop it even if a driver may hold it, or without a log; fence that driver out."
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> None:
@@ -240,9 +242,9 @@ def _open(
 def _in_program(
     program: str, topology: str, location: dict[str, Any], view: Callable[[OpenedTopology], StateView]
 ) -> Iterator[StateView]:
-    """Yield a state that is where its program says, such as a Delta table, a database or a user's own store."""
+    """Yield a state at the location that its program names, such as a Delta table, a database or a user's store."""
     if location.pop("url") is not None and came("url"):
-        raise click.UsageError("--program says where the state is: leave --url out")
+        raise click.UsageError("--program determines the location of the state: remove --url")
     del location["prefix"]
     log = log_at(location.pop("log_url"), location.pop("log_prefix"))
     files = files_at(location.pop("files_location"), location.pop("files_storage"))

@@ -18,7 +18,7 @@ from trident.reads.tagging import Tag
 def tag() -> None:
     """Keep batches of a topology under names, list and drop them.
 
-    A server at URL is asked, or the states of the TOPOLOGY in MODULE are opened; its driver may run, or stand still.
+    The command uses the server at URL, or opens the states of the TOPOLOGY in MODULE, whether or not its driver runs.
     """
 
 
@@ -30,7 +30,7 @@ def tag() -> None:
 def create(
     source: SourceArguments, server: ServerArguments, tag: str, as_of: int | str | None, states: tuple[str, ...]
 ) -> None:
-    """Keep the last committed batch, or that of --as-of, as TAG: state get --as-of tag:TAG reads it."""
+    """Keep the last committed batch, or that of --as-of, as TAG; `state get --as-of tag:TAG` reads it."""
     with _held(source, server) as held:
         _print([held.tag(tag, as_of, states=states or None)], "json")
 
@@ -53,7 +53,7 @@ def list_(source: SourceArguments, server: ServerArguments, form: str | None) ->
 @click.argument("tag", metavar="TAG")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def drop(source: SourceArguments, server: ServerArguments, tag: str, yes: bool) -> None:
-    """Drop a TAG: its batch is kept no longer than others."""
+    """Drop a TAG: its batch is then kept no longer than others."""
     if not yes:
         click.confirm(f"Drop tag {tag!r} of {source.shown!r} permanently?", abort=True, err=True)
     with _held(source, server) as held:

@@ -37,7 +37,7 @@ LOOK_SECONDS = 0.2
 """Seconds between two reads of the operators' requests by a driver."""
 _REPORT_SECONDS = 1.0
 _UNREAD = -1
-"""The number that stands for "no wish was read yet"."""
+"""The number that means "no wish was read yet"."""
 
 
 def _check_code(stored: StoredTopology, submitted: Submitted) -> None:
@@ -82,7 +82,7 @@ def drive(stored: StoredTopology, standby: bool = False) -> None:
                 topology = load_from(stored.code, submitted.program)
                 _check_paths(submitted, topology)
                 options = _options(submitted, wish)
-                if standby:  # the wish may change while a standby waits: read it before the first plan
+                if standby:  # the wish may change while a standby waits, so read it before the first plan
                     options["active"], reporter.number = False, _UNREAD
                 running = topology.start(spark, **options, standby=standby)
                 started = True

@@ -1,4 +1,4 @@
-"""The submission of a topology: all checks that are possible before a run, and then the storing."""
+"""The submission of a topology: all checks that are possible before a run, then the storing."""
 
 import contextlib
 import io
@@ -137,7 +137,7 @@ def read_settings(given: Mapping[str, str]) -> dict[str, Any]:
     for option, text in given.items():
         if option not in OUTSIDE:
             if hint := elsewhere(option, tuple(OUTSIDE)):
-                raise TopologyError(f"--set {option}: there is no such option: {hint}")
+                raise TopologyError(f"--set {option}: this option cannot be set here: {hint}")
             raise TopologyError(
                 f"--set {option}: there is no such option{did_you_mean(option, OUTSIDE)}; the options are "
                 f"{', '.join(OUTSIDE)}"
@@ -217,9 +217,9 @@ def _check_log(name: str, log: RedisLog | None) -> None:
 
 
 def _check_folder(place: str) -> None:
-    """Raise LogError if a folder cannot be written or made.
+    """Raise LogError if a folder cannot be written or created.
 
-    It is not made here: the driver makes it, with access only for its user.
+    It is not created here: the driver creates it, with access only for its user.
     """
     path = Path(place)
     existing = next(folder for folder in (path, *path.parents) if folder.exists())
@@ -239,7 +239,7 @@ def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> No
         return
     if engine == "embedded":
         if master is not None or confs:
-            raise TopologyError("engine='embedded' runs without Spark: leave --master and --spark-conf out")
+            raise TopologyError("engine='embedded' runs without Spark: remove --master and --spark-conf")
         return
     if master is not None and master.startswith("sc://"):
         raise TopologyError(

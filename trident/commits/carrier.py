@@ -1,7 +1,6 @@
 """The carriers of work in a commit turn: the driver or Spark's executors. Both have the same methods.
 
-Both send the same scripts and the same reads to a state, so that either may repeat, after any failure, work that the
-other has begun.
+Both send the same scripts and reads to a state, so that after a failure either can repeat work that the other began.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ StageTables = dict[Node, Tuples]
 
 
 class LeftToDriver(Exception):
-    """The executors have found that the driver must do a piece of work. Only `Carriers` catches it."""
+    """Raised by the executors if the driver must do a piece of work. Only `Carriers` catches it."""
 
 
 class Entering:
@@ -41,7 +40,7 @@ class Entering:
         return self._given[source]
 
     def table(self, source: Node) -> pa.Table:
-        """Return the tuples in the driver's memory."""
+        """Return the tuples as a table in the driver's memory."""
         if source not in self._tables:
             tuples = self._given[source]
             self._tables[source] = tuples if isinstance(tuples, pa.Table) else tuples.arrow()
@@ -69,7 +68,7 @@ class UpdateWork:
 class Made:
     """The results of an update: the changes of its state, and the emitted tuples if a step reads them.
 
-    `due` is that of `Updated`.
+    `due` has the meaning of `Updated.due`.
     """
 
     puts: Result
@@ -78,7 +77,7 @@ class Made:
 
 
 class Carrier(Protocol):
-    """The component that does a piece of work for one group: the driver, or the executors of a run."""
+    """A component that does pieces of work for one group: the driver, or the executors of a run."""
 
     @property
     def name(self) -> Literal["driver", "executors"]:

@@ -1,4 +1,4 @@
-"""The commit turn of a batch: freeze its later stages, end each stage, hand over to the outputs, log COMMITTED.
+"""The commit turn of a batch: freeze its later stages, end each stage, serve the outputs, log COMMITTED.
 
 It is synchronous, and does not depend on a clock. Every call may be repeated after any failure, because each step first
 determines the results of earlier attempts: a frozen stage is read from the log, and a store skips keys that it has
@@ -173,7 +173,7 @@ class Committer:
         return summary
 
     def _warn_of_evicted(self, summary: TurnSummary) -> None:
-        """Warn of dead letters that were lost, and again each time that their number has doubled."""
+        """Warn of evicted dead letters, and again each time that their number has doubled."""
         for name, state in summary.states.items():
             before = self._evicted[name]
             self._evicted[name] += state.evicted
@@ -188,7 +188,7 @@ class Committer:
 
     def _hand_over(self, sink: Sink, result: Result, txid: int) -> int:
         """Hand a batch's tuples over to an output, after every state holds the batch. Return the number of tuples."""
-        if self.log.lease() != self.lease:  # the output itself may not notice it, or only after it has done something
+        if self.log.lease() != self.lease:  # the output may not notice a takeover itself, or only after an effect
             raise FencedError("another driver has taken over the log; this driver stops")
         reach("output.before")
         self.code.hand_over(sink, result, txid)
@@ -255,7 +255,7 @@ class Committer:
         return {former: results[name] for former, name in names.items() if name in results}
 
     def _unborn(self, txid: int) -> set[str]:
-        """Return the states that were created after this batch.
+        """Return the states that were born after this batch.
 
         Such a state was dropped and created again: it gets no data of the batch, and gives no tuples to later stages.
         """
@@ -312,7 +312,7 @@ class Committer:
         beside = None if self.folders is None else self.folders.folder(self.group.name, attempt, stage)
         outputs = {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
         if any(output.files for output in outputs.values()):
-            check_objects_ours(self.files, self.lease)  # a driver of a copied log may be deleting files
+            check_objects_ours(self.files, self.lease)  # a driver on a copy of the log may be deleting files
         return outputs
 
     def _secure(self, results: list[FrozenFiles]) -> None:

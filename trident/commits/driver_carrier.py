@@ -59,7 +59,7 @@ class DriverCarrier:
         except (OutsideYears, OverflowError) as error:
             where = f"state {state!r}, batch {update.txid}"
             check_years(where, update.keys, (*update.keys.columns, update.deltas))
-            if isinstance(error, OutsideYears):  # not in the batch, so it is stored; a read shows its key
+            if isinstance(error, OutsideYears):  # not in the batch, so it is a stored value; a read shows its key
                 raise StateValueError(f"{where}: the stored time is {error.text}: {OUTSIDE_YEARS}. {WAY_OUT}") from None
             raise
 
@@ -78,7 +78,7 @@ class DriverCarrier:
         return made
 
     def _tables(self, work: UpdateWork) -> list[pa.Table]:
-        """Return the tuples that enter an update, by source.
+        """Return the input tuples of an update, by source.
 
         A watermark needs only the latest time: if workers have the tuples, only the tuple with that time comes to the
         driver.

@@ -1,7 +1,8 @@
-"""The states of a group that need a batch even if no tuple comes, and the time from which they need it.
+"""The states of a group that need a batch even without tuples, and the time from which they need it.
 
-Nothing of this is stored. An update says when its state is due next, or the state itself is asked. After a start
-nothing is known, which counts as due: so the first batch of a run may have no tuples, and its updates find what is due.
+None of this is stored. An update returns when its state is due next; otherwise the state itself is queried. After a
+start nothing is known, which counts as due: so the first batch of a run may have no tuples, and its updates find the
+due keys.
 """
 
 import math
@@ -17,30 +18,30 @@ from trident_state.store import Store, Timed
 
 
 class DueStates:
-    """The due times of one group. The commit thread notes them, and the plan thread reads them."""
+    """The due times of one group. The commit thread records them, and the plan thread reads them."""
 
     def __init__(self, group: Group, stores: Mapping[str, Store], births: Mapping[str, Birth]) -> None:
         self._stores, self._births = stores, births
         self._wakes = frozenset(step.state.name for step in group.states if state_traits(step).wakes(step))
         self._noted: dict[str, tuple[int, NextDue]] = {}
-        """For each state the batch that noted its due time, and the time. An entry is replaced as a whole."""
+        """For each state, the batch that recorded its due time, and the time. An entry is replaced as a whole."""
 
     def note(self, step: StateUpdate, txid: int, due: NextDue) -> None:
-        """Note when a state is due after batch `txid`."""
+        """Record when a state is due after batch `txid`."""
         if step.state.name in self._wakes:
             self._noted[step.state.name] = txid, due
 
     def first(self, txid: int, time: int) -> float:
         """Return the time from which a state needs a batch after `txid`, in microseconds since 1970.
 
-        Infinity: none does. Minus infinity: that is not known, as after a start. The time may be too early, but is at
-        or before `time` only if a state needs a batch at `time`. Raises the errors of a store.
+        Infinity means that none does, minus infinity that it is not known, as after a start. The time may be too
+        early, but is at or before `time` only if a state needs a batch at `time`. Raises the errors of a store.
         """
         return min((self._of(state, txid, time) for state in self._wakes), default=math.inf)
 
     def _of(self, state: str, txid: int, time: int) -> float:
         noted, due = self._noted.get(state, (None, None))
-        if noted != txid:  # a state that was born since then, without a content, is empty
+        if noted != txid:  # a state born since then without initial content is empty
             birth = self._births[state]
             return math.inf if birth.txid >= txid and not birth.filled else -math.inf
         if isinstance(due, InState):
@@ -48,7 +49,7 @@ class DueStates:
             assert isinstance(store, Timed)
             try:
                 first = store.first_due(txid, due.until(time))
-            except (SnapshotMovedError, StateRecoveringError):  # the update of a batch finds what is due without it
+            except (SnapshotMovedError, StateRecoveringError):  # the update of a batch finds the due keys without it
                 return -math.inf
             due = None if first is None else due.at(first)
         return math.inf if due is None else due

@@ -53,8 +53,8 @@ class ExecutorCarrier:
     latest: LatestSearch
     folders: FrozenFolders | None
     _asked: dict[StateReader, str] = field(default_factory=dict)
-    """For each query of another topology's state, the folder of the last tuples that were given to workers for it. Only
-    the commit thread uses it."""
+    """For each query of another topology's state, the folder of the last tuples that workers got for it. Only the
+    commit thread uses it."""
     name: ClassVar[Literal["executors"]] = "executors"
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class ExecutorCarrier:
         snapshot = self.reach.opened(self.plan.choice("update", step), opens)
         clock = self._clock(step, tuples, txid) if keyed.by_event_time else None
         due = 0 if clock is None else snapshot.count_due(clock.after)
-        if due is None:  # only a scan of the whole state shows which keys are due
+        if due is None:  # only a scan of the whole state finds the due keys
             raise LeftToDriver
         folder = self.folders.folder(self.plan.group.name, TransactionAttempt(txid, 0, self.lease.epoch), work.stage)
         wanted = Wanted(folder, work.output.schema, None if work.emitted is None else work.emitted.schema)

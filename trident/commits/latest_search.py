@@ -1,4 +1,4 @@
-"""The search of Spark's workers for the latest event time of the tuples that they have."""
+"""The search by Spark's workers for the latest event time of their tuples."""
 
 from functools import partial
 

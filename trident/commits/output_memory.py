@@ -15,7 +15,7 @@ from trident.recovery.acquisition import Begun
 from trident.recovery.program_compatibility import Names
 
 KEPT = tuple(kind for kind, traits in SINKS.items() if traits.keeps_progress)
-"""The kinds of outputs whose progress the log keeps. Other outputs end with the process, or may leave out batches."""
+"""The kinds of outputs whose progress the log keeps. Other outputs end with the process, or may skip batches."""
 
 
 @dataclass(frozen=True, slots=True)

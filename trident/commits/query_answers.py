@@ -15,7 +15,7 @@ from trident_state.ranged import ranges_of
 
 
 class Answers:
-    """Reads states as of given txids: it answers queries, and makes the changes of tables. It compiles each step once.
+    """Reads states as of given txids, to answer queries and to compute the changes of tables. Compiles each step once.
 
     `readable` are the states by their names.
     """

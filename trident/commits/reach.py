@@ -16,16 +16,16 @@ _Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
 
 
 class Reach:
-    """Knows which servers of states and which files the workers of one run can reach, for one group.
+    """Records which servers of states and which files the workers of one run can reach, for one group.
 
-    A state is given to the driver at most once. `stores` are the stores of all states on which executors may work.
-    Threads of different states may call at once.
+    A state passes to the driver at most once. `stores` are the stores of all states that executors may access. Threads
+    of different states may call at once.
     """
 
     def __init__(self, puts: Puts, stores: Mapping[str, object]) -> None:
         self._puts, self._stores = puts, stores
         self._found: dict[str, bool] = {}
-        """For each state on which executors have tried to work: whether they reach it. Only the thread that writes the
+        """For each state that executors have tried to access, whether they reach it. Only the thread that writes the
         state uses its entry."""
         self._left = set[Choice]()
         """The updates that, as this run has found, only the driver can compute.
@@ -65,11 +65,11 @@ class Reach:
         if state not in self._found:
             try:
                 self._puts.check_reached(shared)
-            except StateUnavailableError:  # perhaps no process reaches it just now
+            except StateUnavailableError:  # perhaps no process reaches it at the moment
                 raise
             except StateError as error:
-                # A server that lost its last writes meanwhile looks to the workers like another server. Then the
-                # following read raises an error, the state is healed, and the workers are tested again.
+                # To the workers, a server that just lost its last writes looks like another server. The following read
+                # then raises an error, the state is healed, and the workers are tested again.
                 opens()
                 if choice.wanted == "executors":
                     raise

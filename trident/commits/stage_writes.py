@@ -99,7 +99,7 @@ class StageWrites:
         return answers
 
     def carry_on(self, turn: StageTurn) -> StageTables:
-        """Return the tuples that later stages get as they are frozen. The result of an update is the new values."""
+        """Return the tuples that later stages get as they were frozen. The result of an update is its new values."""
         carriers, carried = self.writes.carriers, StageTables()
         for output in turn.stage.frozen:
             step = output.step
@@ -125,7 +125,7 @@ class StageWrites:
         return [Write(output, step, result, future.result()) for output, step, result, future in begun]
 
     def _given(self, turn: StageTurn, output: Output, tuples: StageTables) -> Result:
-        """Return a result in the form in which its carrier writes it: by reference for executors, else as a table."""
+        """Return a result in the form in which its carrier writes it: by reference for executors, or as a table."""
         result, carriers = turn.results[output.name], self.writes.carriers
         if carriers.of("write", output.step, result).name == "executors":
             return result
@@ -133,7 +133,7 @@ class StageWrites:
         return read if isinstance(read, pa.Table) else carriers.driver.carry(output, result)
 
     def _write(self, turn: StageTurn, step: StateWriter, given: Result) -> Applied:
-        values = step in turn.awaited and not isinstance(step, StateUpdate)  # an update's values are known
+        values = step in turn.awaited and not isinstance(step, StateUpdate)  # an update's values are already known
         return self.writes.write(step, turn.txid, given, values)
 
     def collect_values(self, turn: StageTurn, written: list[Write], summary: TurnSummary) -> StageTables:

@@ -1,4 +1,4 @@
-"""The queries of states in commit turns, and the batch as of which each query reads its state."""
+"""The queries of states in commit turns, and the txid as of which each query reads its state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,12 +44,12 @@ class StateQueries:
         return self.writes.healed([step.updated.state.name], as_of, ask)
 
     def changes(self, step: TableChanges, values: Sequence[pa.Table], txid: int) -> pa.Table:
-        """Return the changes that batch `txid` makes in a table, whose new values are `values`."""
+        """Return the changes that batch `txid` makes in a table whose new values are `values`."""
         tables, index = [held.state.name for held in step.tables], [] if step.index is None else [step.index.state.name]
         after = {name: self._born(name, txid) for name in tables}
         before = {name: self._born(name, txid - 1) for name in (*tables, *index)}
         make = partial(self.code.changes, step, values, after, before)
-        # The index has no batch beyond the one before: its own update follows from these changes.
+        # The index has only the previous batch: its update follows from these changes.
         return self.writes.healed(tables, txid, partial(self.writes.healed, index, txid - 1, make))
 
     def ask_committed(self, step: CommittedQuery, asking: pa.Table, txid: int) -> pa.Table:
@@ -75,15 +75,16 @@ class StateQueries:
         return self._born(state, as_of)
 
     def _born(self, state: str, as_of: int) -> int:
-        """Return the txid as of which a state is read instead of one before its birth."""
-        # The read of a state as of such a txid would wait for ever (guard "a state born after a batch, asked").
+        """Return the txid as of which to read a state instead of a txid before its birth."""
+        # A read of the state as of a txid before its birth would wait forever (guard "a state born after a batch,
+        # asked").
         return max(as_of, self.births[state].txid) if state in self.births else as_of
 
     @cached_property
     def _behind_update(self) -> frozenset[StateReader]:
         """The queries whose tuples come from the update of the state that they read.
 
-        A query for entries that an index named is none of them: the index holds the batch before until it is updated.
+        Queries for entries that an index found are excluded: the index holds the previous batch until it is updated.
         """
         queries = (output.step for stage in self.group.stages for output in stage.outputs)
         return frozenset(

@@ -68,7 +68,7 @@ class StoreWrites:
         return applied
 
     def healed(self, states: Iterable[str], upto: int, work: Callable[[], T]) -> T:
-        """Call `work`, which reads these states. If one lacks batches, heal them up to a txid and call `work` again.
+        """Call `work`, which reads these states. If one lacks batches, heal it up to a txid and call `work` again.
 
         A state that does not belong to this group belongs to another topology, and is not healed here.
         """
@@ -99,7 +99,7 @@ class StoreWrites:
         check_this_log(state, report, self.log.uuid)
         fell_back = of_another_life(report, birth)
         if fell_back or any(group.marker is None for group in report.groups):  # also if only one group is missing
-            # Checked before the drop, so that a store that the log cannot rebuild does not change.
+            # Checked before the drop, so that a store that the log cannot rebuild is left unchanged.
             self._check_kept(state, birth.created_at, upto)
             # Raises FencedError if another driver took the log: that driver may have dropped the state on purpose.
             self.log.sync(self.lease)

@@ -62,7 +62,7 @@ class Updates:
         for output in stage.updates:
             step = output.step
             if isinstance(step, Sink):
-                # An output takes the files themselves, so the driver need not read their rows.
+                # An output gets the files themselves, so the driver need not read their rows.
                 table = partial(entering.table, step.source)
                 results[output.name] = _files(entering, output) or conform(table(), output.schema)
             elif isinstance(step, LateTuples) and step.window.state.name not in unborn:

@@ -73,7 +73,7 @@ class UserCode:
         return now - self._failing_since
 
     def settle(self) -> None:
-        """Forget the turns that failed, because one has succeeded."""
+        """Forget the failed turns, because one has succeeded."""
         self.tries, self._failing_since = 0, None
 
     def run_first(
@@ -105,7 +105,7 @@ class UserCode:
     def changes(
         self, step: TableChanges, values: Sequence[pa.Table], after: Mapping[str, int], before: Mapping[str, int]
     ) -> pa.Table:
-        """Make the changes of a table; see `Answers`."""
+        """Compute the changes of a table; see `Answers`."""
         work = partial(self._answers.changes, step, values, after, before)
         return self.call(step, after[step.table.state.name], work)
 

@@ -61,7 +61,7 @@ class Choice:
 
     wanted: str
     why_driver: str | None
-    """The reason for which executors never do the work; None if they can."""
+    """The reason why executors never do the work; None if they can."""
     state: str | None = None
     """The state that the executors must reach; None if they need only files."""
     readers: tuple["Choice", ...] = ()
@@ -183,7 +183,8 @@ class CarrierPlan:
     def _why_once(self, step: StateQuery, readers: Iterable[Node]) -> str | None:
         """Return why the answers of a query must be computed once, in the driver; None if they need not be.
 
-        Each piece of work that reads the tuples would ask anew. All of them must read one evaluation (decision 18).
+        Otherwise each piece of work that reads the tuples would query again, but all must read the same evaluation
+        (decision 18).
         """
         if answers_repeat(step.query.function):
             return None
@@ -199,7 +200,7 @@ class CarrierPlan:
     def _tuples_read_by(self, readers: Iterable[Node]) -> list[Node]:
         """Return the steps that need the tuples themselves.
 
-        A watermark needs their latest time alone, which workers that have the tuples find.
+        A watermark needs only their latest time, which the workers find.
         """
         readers = list(readers)
         return [step for step in readers if not isinstance(step, Watermark)] or readers
@@ -260,7 +261,7 @@ def _why_not_shared(step: HeldState) -> str | None:
 
 
 def _why_whole(step: StateUpdate) -> str | None:
-    """Return why "auto" does not divide an update which can be divided; None if it does."""
+    """Return why "auto" does not divide a divisible update; None if it does."""
     if not same_in_parts(step):
         return (
             f"the driver computes its values ({step.step}): their result may depend on how its tuples are divided; "

@@ -96,7 +96,7 @@ class Puts(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Return whether there are workers now. Otherwise the driver does the work that both may do."""
+        """Return whether workers are available. Otherwise the driver does the work that both can do."""
         ...
 
     def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
@@ -123,7 +123,7 @@ class Puts(Protocol):
         ...
 
     def miss_files(self) -> None:
-        """Note that a worker has written a file that the driver does not find: the workers do not reach the files."""
+        """Record that a worker wrote a file that the driver does not find: the workers do not reach the files."""
         ...
 
     def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:

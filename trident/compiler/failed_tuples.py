@@ -178,7 +178,7 @@ def _check_returns(node: Node, replays: Container[str]) -> None:
 
 
 def _check_makes(node: Node, policy: DeadLetter, is_read: bool, maxAttempts: int | None) -> None:
-    """Raise TopologyError if no stream reads a step's dead letters, or if `maxAttempts` lets it make none."""
+    """Raise TopologyError if no stream reads a step's dead letters, or if `maxAttempts` prevents them."""
     if not is_read:
         raise TopologyError(
             f"{node.step} ({node.site.location}) makes dead letters, and no stream reads them: store them with "

@@ -1,7 +1,7 @@
 """Updates whose keys are independent of each other. Spark's workers compute them, each for the keys of its tuples.
 
 An update by key is the same function as on the driver. It gets the tuples of some keys, in their frozen order, and the
-state as the batch before left it, of which it sees these keys alone.
+state as of the previous batch, restricted to these keys.
 """
 
 from collections.abc import Iterator
@@ -107,7 +107,7 @@ class OwnKeys(Stored):
         encoded = one_chunk(encode_keys(keys)).dictionary_encode()
         first = np.zeros(len(encoded.dictionary), np.int64)
         rows = np.arange(keys.num_rows)
-        first[encoded.indices.to_numpy()[::-1]] = rows[::-1]  # of several rows of a key the last assignment stays
+        first[encoded.indices.to_numpy()[::-1]] = rows[::-1]  # if a key has several rows, the last assignment is kept
         self._where, self._snapshot = where, snapshot
         self._keys, self._encoded = keys.take(pa.array(first)), encoded.dictionary
         self._values: pa.Array | None = None

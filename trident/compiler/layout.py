@@ -212,8 +212,9 @@ _SESSION = "CONTEXT_ONLY_VALID_ON_DRIVER"
 """The condition of the error with which PySpark refuses to pickle a session or a DataFrame."""
 _OF_OTHERS = "create the object inside the call, or keep it in a module"
 _OF_SPARK = (
-    "a function runs without a Spark, so it cannot use a session or a DataFrame: look values up with joinTable, "
-    "stateQuery or a dict that the program loads, or use the DataFrames of a batch in transform(lambda df: ...)"
+    "a function runs without a Spark session, so it cannot use a session or a DataFrame: look values up with "
+    "joinTable, stateQuery or a dict that the program loads, or use the DataFrames of a batch in transform(lambda df: "
+    "...)"
 )
 
 

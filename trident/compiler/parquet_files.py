@@ -152,7 +152,7 @@ class ManifestTarget:
         name += f"part-{number:05}-{self.mark}.parquet"
         if self.files.create(name, content):
             return Part(name, rows.num_rows, len(content))
-        present = self.files.read(name)  # perhaps of another version of Parquet's writer
+        present = self.files.read(name)  # perhaps written by another version of the Parquet writer
         found = pq.ParquetFile(pa.BufferReader(pa.py_buffer(present))).read()
         if found.num_rows != rows.num_rows or encoded(found.cast(rows.schema)) != content:
             raise OutputConflictError(

@@ -1,4 +1,4 @@
-"""The places of rows in their batch. Files below folders of `partitionBy` note them in their footers, for a replay."""
+"""The positions of rows in their batch, which files in `partitionBy` folders record in their footers for a replay."""
 
 import base64
 import zlib
@@ -9,17 +9,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _PLACES = b"trident.places"
-"""The name of the note in the metadata of a table, and in a file's footer."""
+"""The name of this record in the metadata of a table, and in a file's footer."""
 
 
 def noted(rows: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
-    """Return rows with a note of their places in the table that they come from, which must ascend."""
+    """Return rows with a record of their positions in the source table, which must ascend."""
     steps = np.diff(places, prepend=0).astype("<u4")
     return rows.replace_schema_metadata({_PLACES: base64.b64encode(zlib.compress(steps.tobytes()))})
 
 
 def footer_note(rows: pa.Table, number: int) -> dict[bytes, bytes]:
-    """Return the note for the footer of a file with rows of table `number` of a batch; empty without `noted`."""
+    """Return the record for the footer of a file with rows of table `number` of a batch; empty without positions."""
     packed = (rows.schema.metadata or {}).get(_PLACES)
     return {} if packed is None else {_PLACES: b"%d %s" % (number, packed)}
 

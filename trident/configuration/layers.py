@@ -200,7 +200,7 @@ def given_user(topology: str, call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _OMITTED_BY_NONE = ("engine", "name", "checkpointLocation")
-"""The options for which None means that the call leaves them out."""
+"""The options for which None means that the call omits them."""
 
 
 def with_configured(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def with_configured(call: Mapping[str, Any]) -> dict[str, Any]:
     given = {option: value for option, value in call.items() if value is not None or option not in _OMITTED_BY_NONE}
     name = given.get("name", "topology")
     user = given_user(name, given) if isinstance(name, str) else {}
-    values = configured(name) if isinstance(name, str) else {}  # `start` refuses a value that is not a name
+    values = configured(name) if isinstance(name, str) else {}  # `start` itself refuses a value that is not a name
     beside = {}
     for option, each in values.items():
         value = joined(option, each.value, given)
@@ -221,5 +221,5 @@ def with_configured(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def joined(option: str, value: Any, later: Mapping[str, Any]) -> Any:
-    """Return the value of an option after a later layer, which may have the option, too."""
+    """Return the value of an option after a later layer that may also have the option."""
     return OUTSIDE[option].kind.joined(value, later[option]) if option in later else value

@@ -159,7 +159,7 @@ def _unknown(name: str) -> TopologyError:
 
 
 def shows_options(call: _F) -> _F:
-    """Let the signature of a function with ``**options: Unpack[StartOptions]`` name each option, and its default.
+    """Let the signature of a function with ``**options: Unpack[StartOptions]`` show each option and its default.
 
     Type checkers look into `StartOptions`; `help` and notebooks look at this signature.
     """

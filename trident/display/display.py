@@ -96,7 +96,7 @@ def _late(event: ProgressEvent) -> int:
 
 
 def status_of(watched: Watched) -> str:
-    """Return the status in a word: running, inactive, rebalancing, stopped, or failed, with the error."""
+    """Return the status as one word: running, inactive, rebalancing, stopped, or failed with the error."""
     error = watched.exception()
     if error is not None:
         return f"failed: {type(error).__name__}: {error}"

@@ -16,7 +16,7 @@ MimeTexts = dict[str, str]
 """A text for each MIME type: "text/plain", and for notebooks "text/html"."""
 
 _SHARE = 20
-"""A display is rendered so seldom that rendering takes at most 1 / `_SHARE` of the time."""
+"""A display is rendered only as often as rendering takes at most 1 / `_SHARE` of the time."""
 
 _LOOK_SECONDS = 0.25
 """The most seconds until the thread of a display notices the end of the run."""
@@ -72,7 +72,7 @@ class LiveOutput:
         self._thread.start()
 
     def _ipython_display_(self) -> None:
-        """Show nothing for a cell whose value is this object, because the output is shown already."""
+        """Show nothing for a cell whose value is this object, because the output is already shown."""
 
     def stop(self, timeout: float | None = 5) -> None:
         """Show the newest state of the run once more, then end."""
@@ -98,8 +98,7 @@ class LiveOutput:
 
     def _wait(self) -> bool:
         """Wait until it is time to refresh again. Return whether this is the last refresh."""
-        # The quickest of the last refreshes counts: a single slow refresh, on a busy machine, must not stop the
-        # display.
+        # The fastest of the last refreshes counts: a single slow one, on a busy machine, must not stop the display.
         until = monotonic() + max(self._every, _SHARE * min(self._costs))
         while (left := until - monotonic()) > 0:
             if self._stopped.wait(min(left, _LOOK_SECONDS)) or not self._active():

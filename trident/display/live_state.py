@@ -35,12 +35,12 @@ def show_state(
     def read_again() -> MimeTexts:
         try:
             return read()
-        except TridentError as error:  # if a store cannot be reached, a later batch is shown when it answers again
+        except TridentError as error:  # if a store cannot be reached, a later batch is shown once it answers again
             text = f"{view.name}: {error}"
             return {"text/plain": text, "text/html": f"<div><i>{html.escape(text)}</i></div>"}
 
     def mark() -> object:
-        return committed(), running.isActive  # read once more at the end: the last batch may come late
+        return committed(), running.isActive  # read once more at the end, because the last batch may come late
 
     return LiveOutput(lambda: running.isActive, mark, read_again, every, first=read)
 

@@ -19,11 +19,11 @@ from trident.base.short_texts import one_line
 
 _LIMITS = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry_timeout": "15s"}
 """The time limits of a store, unless the options set others. The package's file system holds Python's lock while it
-waits, so a store that hangs would block the whole driver. A failed attempt is repeated in any case."""
+waits, so a store that hangs would block the whole driver. A failed request is repeated anyway."""
 
 
 UNSAFE = "allow_unsafe_rename"
-"""A part of the names of settings under which the package deltalake may replace another writer's version."""
+"""A part of the names of settings that let deltalake overwrite another writer's version."""
 
 _NEED = "DeltaSpout needs the package deltalake, and on the workers too if the table is on an object store"
 
@@ -38,7 +38,7 @@ def deltalake(need: str = _NEED) -> Any:
 
 
 def check_storage_options(options: object) -> dict[str, str]:
-    """Return the options of an object store, none for None. Raises TopologyError if they are not texts."""
+    """Return the options of an object store; no options for None. Raises TopologyError if they are not strings."""
     held = {} if options is None else options
     if not isinstance(held, Mapping) or not all(isinstance(part, str) for pair in held.items() for part in pair):
         raise TopologyError(
@@ -103,7 +103,7 @@ class TableFolder:
         return _file_system(self).open_output_stream(path)
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is no error."""
+        """Delete a file. A missing file is not an error."""
         with suppress(FileNotFoundError):
             _file_system(self).delete_file(path)
 

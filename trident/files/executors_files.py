@@ -1,4 +1,4 @@
-"""The check that the driver finds the files that executors have written, before any record names them.
+"""The check that the driver finds the files of executors, before a record names them.
 
 A test at the beginning of a run shows that some executors reach the driver's store of files. An executor that joins
 later may not: on its machine the same path may lead to another folder.
@@ -13,7 +13,7 @@ from trident.files.store import FileStore
 def check_found(
     files: FileStore, written: Mapping[str, int], writer: Callable[[str], str] = lambda name: "an executor"
 ) -> None:
-    """Raise SparkFailedError unless the driver finds all files that executors say they have `written`.
+    """Raise SparkFailedError unless the driver finds all files in `written`, which executors have reported.
 
     `written` has the size of each file in bytes, by its name in `files`. `writer` names the writer of a file, for the
     message.

@@ -32,7 +32,7 @@ def create_record(place: FileStore, folder: str, epoch: int, content: bytes) -> 
     if not place.create(_name(folder, epoch), content):
         return False
     earlier = [_name(folder, other) for other in _epochs(place, folder) if other < epoch]
-    with contextlib.suppress(FilesError, OSError):  # older records that stay are useless, and harmless
+    with contextlib.suppress(FilesError, OSError):  # older records that remain are useless, but harmless
         place.delete(earlier)
     return True
 

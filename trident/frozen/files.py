@@ -27,7 +27,7 @@ FROZEN = "frozen"
 """The folder of all frozen files, relative to the root of the run's files."""
 
 PROBE, ANSWER = ".probe-", ".answer-"
-"""The beginnings of the names of files by which executors show that they reach the file store."""
+"""The name prefixes of files by which executors show that they reach the file store."""
 
 _ENDING = ".arrow"
 _LONGEST_HOST = 64

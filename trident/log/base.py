@@ -91,7 +91,7 @@ class LogBase:
 
 
 def holder_text(holder: Holder | None, epoch: int) -> str:
-    """Return the text by which a log stores the holder of this epoch's lease."""
+    """Return the text in which a log stores the holder of this epoch's lease."""
     return "" if holder is None else msgspec.json.encode(msgspec.structs.replace(holder, epoch=epoch)).decode()
 
 

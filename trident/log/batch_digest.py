@@ -1,4 +1,4 @@
-"""The digest of a batch in the log. By it a reader knows that the log still has the batch that it read.
+"""The digest of a batch in the log, with which a reader checks that the log still has the batch it read.
 
 A txid identifies a batch only within one history of the log. A log that is restored from an older copy continues with
 other batches under the same txids, and has the same uuid.
@@ -23,7 +23,7 @@ def batch_digest(log: LogReading, group: str, txid: int) -> str | None:
 
 
 def is_other_batch(log: LogReading, group: str, txid: int, digest: str | None) -> bool:
-    """Return whether the log's batch under this txid has another digest.
+    """Return whether the log's batch under this txid has a different digest.
 
     False if there is no evidence: the digest is None, or the log does not keep the batch.
     """

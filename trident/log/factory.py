@@ -87,7 +87,7 @@ class RedisLog:
             return None
 
     def examine(self, now: Now = time.time) -> Iterator[Finding]:
-        """Yield the faults of the servers that `trident doctor` reports: those of a state, and what loses writes.
+        """Yield the faults of the servers that `trident doctor` reports: those of a state, and lossy settings.
 
         Parameters
         ----------

@@ -58,7 +58,7 @@ class FrozenBatches:
         return self._update(txid, result, self.whole(result))
 
     def without_keys(self, txid: int, result: Result) -> Update:
-        """Return the update that `update` returns, but without keys."""
+        """Return the same update as `update`, but without keys."""
         return self._update(txid, result, result.schema.empty_table())
 
     def _update(self, txid: int, result: Result, table: pa.Table) -> Update:
@@ -78,17 +78,17 @@ class FrozenBatches:
         return batch.time
 
     def whole(self, result: Result) -> pa.Table:
-        """Return all rows of a result. They are read from its files if it has files."""
+        """Return all rows of a result, read from its files if it has some."""
         return read_whole(self.files, result)
 
 
 def lacking(txid: int, group: str) -> LogCorruptError:
-    """Return the error for a batch with frozen content that the log should have, and lacks."""
+    """Return the error for a batch whose frozen content is missing in the log."""
     return LogCorruptError(f"group {group!r} lacks the frozen results of batch {txid}; restore the log from a copy")
 
 
 def missed(state: str, txid: int, group: str) -> CodeChangedError:
-    """Return the error for a state that lacks a batch, because a program without the state froze that batch."""
+    """Return the error for a state that lacks a batch because a program without the state froze it."""
     return CodeChangedError(
         f"state {state!r} is at a txid before batch {txid} of group {group!r}, and a program without this state "
         f"committed that batch: the log does not have the batch's input for the state. Give the state another name=, "

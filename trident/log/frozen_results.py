@@ -133,7 +133,7 @@ _TIME_KEY = b"trident.time"
 def with_shape(result: Result, fingerprint: str | None) -> Result:
     """Return the result of a state that may evolve, with its fingerprint; unchanged if `fingerprint` is None.
 
-    So a start knows whether a batch that waits for its commit is one of a former program.
+    With it a start knows whether a waiting batch was frozen by an earlier program.
     """
     return result if fingerprint is None else _marked(result, _SHAPE_KEY, fingerprint)
 
@@ -145,12 +145,12 @@ def shape_of_result(result: Result) -> str | None:
 
 
 def with_time(result: Result, time: float) -> Result:
-    """Return the content with which a state begins, with the time (seconds since 1970) when its values begin to age."""
+    """Return the initial content of a state, with the time (seconds since 1970) from which its values age."""
     return _marked(result, _TIME_KEY, repr(time))
 
 
 def time_of(result: Result) -> float | None:
-    """Return the time of a content; None for the result of a batch, whose time is in its plan."""
+    """Return the time of an initial content; None for the result of a batch, whose time is in its plan."""
     time = (result.schema.metadata or {}).get(_TIME_KEY)
     return None if time is None else float(time)
 

@@ -64,8 +64,8 @@ class StreamRecord:
     feeds: tuple[str, ...] = ()
     """The states that the stream's tuples updated in the last started program."""
     parted: Mapping[str, Metadata] = field(default_factory=dict)
-    """The states that the stream's tuples updated only in earlier programs, each with the stream's position when that
-    ended. Such a state lacks the stream's later tuples."""
+    """The states that the stream's tuples updated only in earlier programs, each with the stream's position at that
+    end. Such a state lacks the stream's later tuples."""
     former: tuple[str, ...] = ()
     """The former names of the stream, oldest first."""
 
@@ -219,7 +219,7 @@ class LogReading(Protocol):
         ...
 
     def content(self, state: str, txid: int) -> FrozenOutput | None:
-        """Return the content with which a state began after batch `txid`.
+        """Return the initial content of a state that was born after batch `txid`.
 
         None if it began empty, or after another batch, or if the log no longer keeps the content.
         """
@@ -230,7 +230,7 @@ class LogReading(Protocol):
         ...
 
     def manifest(self, state: str) -> bytes | None:
-        """Return the last manifest that a memory state published; None if there is no manifest."""
+        """Return the records of the last program by name: inputs of states and outputs, and locations."""
         ...
 
     def kept_since(self, group: str) -> int:
@@ -272,7 +272,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def keep_files_at(self, lease: Lease, address: str) -> None:
-        """Record the URL under which the topology's files are from now on."""
+        """Record the URL at which the topology's files are from now on."""
         ...
 
     def keep_origin(self, lease: Lease, origin: bytes) -> None:

@@ -113,8 +113,8 @@ class RedisTransactionLog(LogBase):
         except BaseException:
             self._server.close()
             raise
-        # Not before: a start reports at once that its server does not answer, and sends CREATE only once. A late copy
-        # of it would create a log after a reset, with the uuid of the one that was dropped.
+        # Not before, because a start reports at once that its server does not answer, and sends CREATE only once: a
+        # late copy could create a log after a reset, with the uuid of the dropped one.
         self._server.patience = patience
 
     # --- identity and lease ------------------------------------------------------------------------------------
@@ -524,7 +524,7 @@ class RedisTransactionLog(LogBase):
         return [*(folder for txid in dropped for folder in folders[txid]), *of_contents]
 
     def _drop_contents(self, lease: Lease, group: str, until: int) -> list[str]:
-        """Drop the contents with which states of a group began before a txid, and return their folders of files."""
+        """Drop the initial contents of a group's states that began before a txid, and return their folders of files."""
         old = [content for content in self._contents_of(group) if content[1] < until]
         if old:
             write = WriteRequest(self._meta).drop(self._states, [f"content:{state}" for state, *_ in old])
@@ -532,7 +532,7 @@ class RedisTransactionLog(LogBase):
         return [folder for *_, folder in old if folder]
 
     def _contents_of(self, group: str) -> list[tuple[str, int, str]]:
-        """Return the states of a group with a content that is kept, each with its txid and its folder of files."""
+        """Return the states of a group whose initial content is kept, each with its txid and its folder of files."""
         fields = self._hash(self._states)
         about = {state: self._json(fields[f"content:{state}"]) for state in _names(fields, "content:")}
         return [(state, birth, folder) for state, (of, birth, folder, *_) in about.items() if of == group]
@@ -577,7 +577,8 @@ class RedisTransactionLog(LogBase):
         with self._lock:
             self._writes += 1
             (reply,) = self._server.ask(write.packed(lease, self._writes))
-            if self._identity()[2] != identity["uuid"].encode():  # else the first send did it, and its reply was lost
+            # otherwise the first send did it, and its reply was lost
+            if self._identity()[2] != identity["uuid"].encode():
                 self._check_reply(lease, reply)
         self._uuid = identity["uuid"]
 

@@ -1,4 +1,4 @@
-"""The return of a lease, by a start, a run, a fork or a removal that has ended its work."""
+"""Giving a lease back, after a start, a run, a fork or a removal has finished."""
 
 import contextlib
 

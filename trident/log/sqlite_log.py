@@ -51,7 +51,7 @@ ORIGIN = "CREATE TABLE IF NOT EXISTS origin (one INTEGER PRIMARY KEY CHECK (one 
 """The table that only the log of a fork has."""
 
 READINGS = "CREATE TABLE IF NOT EXISTS readings (name TEXT PRIMARY KEY, body BLOB NOT NULL)"
-"""The table that logs of earlier versions lack. The first start over such a log makes it."""
+"""The table that logs of earlier versions lack. The first start over such a log creates it."""
 
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
@@ -94,7 +94,7 @@ class SqliteLog(LogBase):
         self._db: sqlite3.Connection | None = None
         self._closed = False
         self._kept: tuple[sqlite3.Connection, FileIdentity] | None = None
-        """For a read-only log: the connection that a block of `at_once` uses, and the identity of the file."""
+        """For a read-only log: the connection that an `at_once` block uses, and the identity of the file."""
         in_child(self, SqliteLog._begin_again)
         held_at_fork(self._lock, self, SqliteLog._close_idle)
         if reading:
@@ -131,7 +131,7 @@ class SqliteLog(LogBase):
                 self._check_same(files[:1])
                 undo.pop_all()
             self._db, self._files = db, files
-            self._sync_full = True  # the PRAGMA in force on this connection; `_write` sets it when it changes
+            self._sync_full = True  # the PRAGMA in force on this connection; `_write` changes it
         return self._db
 
     def _close_idle(self) -> None:
@@ -175,7 +175,7 @@ class SqliteLog(LogBase):
             raise self._corrupt("it is a SQLite file, but not a transaction log")
         row = next(iter(self._rows("SELECT format, topology, uuid FROM meta")), None)
         if row is None:
-            raise self._corrupt("it does not say its format")
+            raise self._corrupt("its format is missing")
         if row[0] != FORMAT:
             raise self._other_format(row[0], FORMAT)
         if row[1] != topology:
@@ -221,7 +221,7 @@ class SqliteLog(LogBase):
 
     def renewals(self) -> object:
         with self._lock:
-            self._check_file()  # otherwise a driver would wait for ever for a log that was removed
+            self._check_file()  # otherwise a driver would wait forever for a removed log
             version = self._rows("PRAGMA data_version")[0][0]
             return self._db, version  # each connection counts from its first read
 
@@ -558,7 +558,7 @@ class SqliteLog(LogBase):
         self._check_same(identities(self._watched))
 
     def _check_same(self, now: tuple[FileIdentity, ...]) -> None:
-        """Raise LogError if one of the files is another one than when the log was opened; `now`: all, or the first."""
+        """Raise LogError if one of the files was replaced since the log was opened; `now`: all, or the first."""
         if now != self._files[: len(now)]:
             pairs = zip(self._watched, now, self._files, strict=False)
             gone = [path.name for path, one, other in pairs if one != other]

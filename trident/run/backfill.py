@@ -1,9 +1,9 @@
-"""The run that gives new states the tuples that their streams had before (`backfill=True`).
+"""The run that gives new states the earlier tuples of their streams (`backfill=True`).
 
-It is a topology of its own: the steps that lead to these states, over sources that end at the positions of the running
-topology's streams, into states in memory. It has a log of its own below the topology's folder, so it continues after a
-crash. It catches up while a former driver goes on. At the end the start takes the log, the run gets the few tuples that
-are missing, and the values become the content with which the states are born.
+It is a separate topology: the steps that lead to these states, over sources that end at the positions of the running
+topology's streams, into states in memory. It has a separate log below the topology's folder, so it continues after a
+crash. It catches up while the previous driver still runs. At the end the start takes the log, the run reads the few
+missing tuples, and its values become the initial content of the states.
 """
 
 import contextlib
@@ -58,13 +58,14 @@ _NOTE = "upto.json"
 """The file in this folder that names the batches up to which the run reads, and the births of the other states."""
 
 _CLOSE_SECS = 1.0
-"""A round that took no longer than this has caught up: the next one, without the former driver, is no longer."""
+"""A round of at most this length has caught up: the last one, without the previous driver, takes no longer."""
 
 _MOST_ROUNDS = 20
-"""The most rounds, for a stream that comes about as fast as it is read again."""
+"""The most rounds, for a stream that grows about as fast as it is read again."""
 
 _BATCH_SECS = 0.5
-"""How long a batch of the run takes, unless the topology's options say it: short, to leave room for other work."""
+"""The target seconds of a batch of the run, unless the topology's options set it: short, to leave room for other
+work."""
 
 _POLL_SECS = 0.05
 
@@ -73,8 +74,8 @@ _POLL_SECS = 0.05
 class Starts:
     """The functions that start other topologies for a start.
 
-    `run` starts a plan with options of its own. `former` starts a part of the topology in its place, inactive; None if
-    the former driver is in this process, so that it stops in good order.
+    `run` starts a plan with other options. `former` starts a part of the topology in its place, inactive; None if the
+    previous driver is in this process, and so stops cleanly.
     """
 
     run: Callable[["PlanOfCopies", Mapping[str, Any]], RunningTopology]
@@ -89,10 +90,9 @@ def backfilled(
     open_log: Callable[[Settings], TransactionLog],
     starts: Starts,
 ) -> Iterator[Fill]:
-    """Catch up for the new states of a program that need it, and yield the function that returns their contents.
+    """Catch up the new states of a program that need it, and yield the function that returns their contents.
 
-    What can refuse the start is checked first, so that a refusal comes before the work, and before a driver that runs
-    is fenced out.
+    The checks of a start run first, so that a refusal comes before the work, and before a running driver is fenced out.
     """
     if not any(node.state.backfill for node in writers_of(program)) or not _may_have_log(settings):
         yield no_fill
@@ -128,15 +128,15 @@ class Backfill:
         self._births: dict[str, int] = {}
         """The epochs in which the other states were born when the run began to catch up."""
         self._ends: dict[str, Metadata] = {}
-        """The positions up to which the streams are read now."""
+        """The positions up to which the streams are read at present."""
         self._run: tuple[frozenset[str], RunningTopology] | None = None
         self._temporary: Path | None = None
 
     def catch_up(self, log: TransactionLog) -> bool:
-        """Bring the run near to the streams' positions, while another driver may move them on.
+        """Bring the run close to the streams' positions, while another driver may advance them.
 
-        Return whether a former driver is to be replaced in two steps. That is so also before its first batch, which it
-        may freeze at any moment. Raises the errors of `check_start` first.
+        Return whether the previous driver must be replaced in two steps, which is also the case before its first
+        batch, because it may freeze one at any moment. Raises the errors of `check_start` first.
         """
         self._births = _epochs_of_births(log)
         pending, new = self._pending(log), new_backfills(self._program, log)
@@ -160,21 +160,21 @@ class Backfill:
 
     @property
     def _note(self) -> Path:
-        """The file that names the last batch of each group up to which the run of a start has read."""
+        """The file that names the last batch of each group up to which a start's run has read."""
         return self._settings.folder / FOLDER / _NOTE
 
     def _forget_later(self, log: TransactionLog) -> None:
-        """Delete a run that an earlier start left, if the log is an older copy of the one up to which it read.
+        """Delete a run that an earlier start left if the log is an older copy than the one that the run read.
 
-        It may have tuples that come after the streams' positions, and the new states would get them twice. So it may
-        if the topology was restored to a savepoint since, by which every state was born again.
+        The run may have tuples after the streams' positions, which the new states would get twice. The same holds if
+        the topology was restored to a savepoint since, by which every state was born again.
         """
         if not self._settings.lasting or not self._note.exists():
             return
         try:
             noted = json.loads(self._note.read_bytes())
             batches, births = noted["batches"], noted["births"]
-        except (ValueError, LookupError):  # a crash has interrupted its write
+        except (ValueError, LookupError):  # a crash interrupted the write
             batches, births = {"": math.inf}, {}
         last = _last_batches(log)
         if any(last.get(group, 0) < txid for group, txid in batches.items()) or births != _epochs_of_births(log):
@@ -183,15 +183,15 @@ class Backfill:
             shutil.rmtree(self._note.parent)
 
     def _write_note(self, log: TransactionLog) -> None:
-        """Name the batches up to which the run reads next."""
+        """Record the batches up to which the run reads next."""
         if self._settings.lasting:
             make_folder(self._note.parent)
             self._note.write_text(json.dumps({"batches": _last_batches(log), "births": _epochs_of_births(log)}))
 
     def commit_waiting(self, log: TransactionLog) -> None:
-        """Take over from the former driver, and commit its batches under way, by the steps that froze them.
+        """Take over from the previous driver, and commit its batches under way with the steps that froze them.
 
-        Only they can (docs/decisions/0017): the whole program has states that the batches have nothing for.
+        Only these steps can commit them (docs/decisions/0017): the batches have no results for the new states.
         """
         former = self._former(new_backfills(self._program, log))
         under_way = log.holder() is not None or any(log.history(group).frozen for group in log.groups())
@@ -206,15 +206,15 @@ class Backfill:
             raise error
 
     def _former(self, new: Collection[str]) -> PlanOfCopies:
-        """Return the part of the topology that does not come from the new states."""
+        """Return the part of the topology that does not depend on the new states."""
         writers = {id(node) for node in writers_of(self._program) if node.state.name in new}
         ends = [sink for sink in self._topology.sinks if not writers.intersection(map(id, all_above(sink)))]
         return PlanOfCopies(self._topology, tuple(ends))
 
     def fill(self, pending: Pending) -> dict[str, pa.Table]:
-        """Return the contents of the states as of these positions, at which no driver moves any more.
+        """Return the contents of the states as of these positions, which no driver advances any more.
 
-        Raises LogError if the topology returned to a savepoint meanwhile: the run may have later tuples.
+        Raises LogError if the topology was restored to a savepoint meanwhile: the run may have later tuples.
         """
         with contextlib.closing(self._open_log(self._settings)) as log:
             if _epochs_of_births(log) != self._births:
@@ -255,9 +255,11 @@ class Backfill:
             self._run = names, self._begin(names)
         try:
             self._run[1].processAllAvailable()
-        except BatchFailedError as error:  # its batch is one that the topology does not have
+        except BatchFailedError as error:  # the batch belongs to the run, not to the topology
             cause = error.__cause__ if isinstance(error.__cause__, SpoutError) else error
-            cause.add_note(f"This was met while the states {', '.join(sorted(names))} were filled with earlier tuples.")
+            cause.add_note(
+                f"This happened while the states {', '.join(sorted(names))} were filled with earlier tuples."
+            )
             raise cause from None
         return self._run[1]
 
@@ -265,7 +267,7 @@ class Backfill:
         settings = self._settings
         if settings.lasting:
             above = settings.folder / FOLDER
-        else:  # without a folder that lasts, a start after a crash reads everything again
+        else:  # without a lasting folder, a start after a crash reads everything again
             above = self._temporary = Path(tempfile.mkdtemp(prefix="trident-backfill-"))
         nodes = [node for node in writers_of(self._program) if node.state.name in names]
         plan = PlanOfCopies(self._topology, rebuilt(nodes, self._reread, _in_memory))
@@ -287,7 +289,7 @@ _OPTIONS = (
     "engine", "maxAttempts", "retrySecs", "maxSpoutPending", "messageTimeoutSecs", "commitRetrySecs", "autoRows",
     "autoBytes", "driverRows", "ledger", "user",
 )  # fmt: skip
-"""The options of the start that its run for earlier tuples has, too."""
+"""The options of a start that also apply to its run for earlier tuples."""
 
 
 def _in_memory(state: StateSpec) -> StateSpec:
@@ -295,7 +297,7 @@ def _in_memory(state: StateSpec) -> StateSpec:
 
 
 def _digest(plan: PlanOfCopies, nodes: list[StateWriter]) -> str:
-    """Return a name for the run that is another one if its states, steps, functions or sources are."""
+    """Return a name for the run that changes with its states, steps, functions or sources."""
     groups = cut_nodes(plan.sinks, {}).groups
     spouts = [(source.stream, source.spout) for group in groups for source in group.spouts]
     sources = sorted((stream, repr(spout), getattr(spout, "rows_digest", "")) for stream, spout in spouts)

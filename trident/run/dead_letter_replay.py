@@ -1,4 +1,4 @@
-"""The replay of dead letters: their tuples enter again the stream of the running topology from which they came."""
+"""The replay of dead letters: their tuples re-enter the stream of the running topology from which they came."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,13 +39,13 @@ class Replay:
     committed: Callable[[], int]
 
     def ask(self, nodes: Iterable[Node]) -> int:
-        """Request that the chosen letters enter again, each directly before its step, and return their number.
+        """Request that the chosen letters re-enter, each directly before its step, and return their number.
 
         Letters of an earlier request that is not committed yet are left to that request: of two callers one counts
-        them, and with different `into` they enter once.
+        them, and with different `into` they re-enter once.
 
-        Raises TopologyError if a letter cannot, or if `where` is not a function, and UserFunctionError if `where`
-        raises. In these cases no letter enters again.
+        Raises TopologyError if a letter cannot re-enter, or if `where` is not a function, and UserFunctionError if
+        `where` raises. In these cases no letter re-enters.
         """
         spouts = _replay_spouts(self.stream, nodes)
         chosen: dict[str, list[Letter]] = {}
@@ -88,7 +88,7 @@ class Replay:
         return self.into
 
     def _look(self, letters: Sequence[Letter]) -> Look:
-        """Return a function that finds the `letters` that are still in the state.
+        """Return a function that finds out which of the `letters` are still in the state.
 
         It calls no user code, because an error in user code would fail a batch.
         """
@@ -101,9 +101,9 @@ class Replay:
         return find
 
     def _letters(self) -> tuple[int, list[Row]]:
-        """Return all letters in the state by their ids, and the last txid that the read certainly includes."""
+        """Return all letters in the state by id, and the last txid that the read certainly includes."""
         before = self.committed()
-        table = self.view.toArrow()  # latest values (non-transactional) hold at least batch `before`
+        table = self.view.toArrow()  # latest values (of a non-transactional state) include at least batch `before`
         as_of = int((table.schema.metadata or {}).get(b"asOfTxid", before))
         rows = sorted(table.to_pylist(), key=lambda row: str(row["id"]))
         return as_of, [Row(id=row["id"], **row[table.column_names[-1]]) for row in rows]
@@ -121,7 +121,7 @@ def _replay_spouts(stream: str, nodes: Iterable[Node]) -> dict[str, ReplaySpout]
         way_out = (
             (f"they can be replayed into {', '.join(streams)}")
             if streams
-            else "write stream.replayable() where they enter"
+            else "call stream.replayable() where the letters should re-enter"
         )
         raise TopologyError(f"no dead letters are replayed into {stream!r}{did_you_mean(stream, streams)}; {way_out}")
     return {spout.step: spout for spout in replays if spout.stream == stream}

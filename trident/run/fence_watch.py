@@ -45,7 +45,7 @@ class Watch:
         self._silent: dict[str, str] = {}
         """The errors of states that do not answer, by state."""
         self._asked: dict[str, Future[None]] = {}
-        """The newest check of each store that a user wrote, by state. The next check begins when it is done."""
+        """The newest check of each user's store, by state. The next check begins when it is done."""
         self._over = Flag()
         self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
 
@@ -84,7 +84,7 @@ class Watch:
                     self._asked[name] = self._own.submit(self._look_at, run, name)
 
     def _look_at(self, run: GroupRun, state: str) -> None:
-        committed = run.committed  # read before the markers: a batch committed in between is not a rewind
+        committed = run.committed  # read before the markers: a batch committed between the two reads is not a rewind
         store = self._stores[state]
         try:
             groups = store.groups_of()

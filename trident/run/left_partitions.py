@@ -1,4 +1,4 @@
-"""Windows by count with tuples of partitions that the program no longer has. They wait until the partitions return."""
+"""Warnings of count windows with tuples in partitions that the program no longer has, where they wait."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping

@@ -63,7 +63,7 @@ def stop_all_soon() -> bool:
 
 
 def check_free(name: str, replace: bool) -> bool:
-    """Return whether a topology of this name runs in this process, and would be replaced by a start.
+    """Return whether a start under this name would replace a topology that runs in this process.
 
     Raises TopologyActiveError if a start could not reserve the name now.
     """
@@ -132,13 +132,13 @@ def _at_exit() -> None:
     until = time.monotonic() + _PATIENCE
     for running in left:
         running.wait_ended(max(0.0, until - time.monotonic()))
-    await_left_behind(_LAST_PATIENCE)  # even if all were stopped before: cancelled work may not have ended yet
+    await_left_behind(_LAST_PATIENCE)  # even if all were stopped before: cancelled work may still be running
 
 
 def _after_fork() -> None:
     """Forget the topologies in a forked child, which has none of their threads."""
     global _lock
-    _lock = threading.Lock()  # at the fork, a thread of the parent may have held the former lock
+    _lock = threading.Lock()  # a thread of the parent may have held the former lock at the fork
     for running in _running.values():
         if running is not None:
             running.leave_to_parent()

@@ -109,7 +109,9 @@ def reset(
             _check_no_other_copy(stores, present, ours, log_at)
         _drop_states(stores, foreign, ours)
         for old, lease in taken:
-            old.sync(lease)  # FencedError if another driver took the log: it may have begun a new run in the folder
+            # raises FencedError if another driver took the log, which may have begun a new run in the
+            # folder
+            old.sync(lease)
         _remove_logs(folder, files, in_file, server, [lease for _, lease in taken], origin)
     _warn_of(name, known - stores.keys())
 
@@ -255,7 +257,7 @@ def _log_of(name: str, state: str, store: Store) -> str | None:
     """
     try:
         identity = store.report().identity
-    except StateShapeError:  # a state of this topology that was created with another declaration
+    except StateShapeError:  # a state of this topology that was created with a different declaration
         return ""
     if identity is not None and (identity.topology, identity.name) != (name, state):
         raise StateOwnedError(
@@ -305,7 +307,7 @@ def _remove_all(folder: Path | None, files: FileStore | None) -> None:
 
 
 def _kept_origin(ours: tuple[TransactionLog, Lease] | None, force: bool, log_at: str) -> bytes | None:
-    """Return the record that a fork keeps over its reset; None if it is no fork, or shall forget it."""
+    """Return the record that a fork keeps over a reset; None if it is no fork, or is to forget it."""
     return None if ours is None or force else kept_by_reset(ours[0], log_at)
 
 
@@ -329,9 +331,10 @@ def _remove_logs(
 
 
 def _start_over(folder: Path, log: SqliteLog, lease: Lease, origin: bytes) -> None:
-    """Delete everything in a fork's folder but the origin in its log.
+    """Delete everything in a fork's folder except the origin in its log.
 
-    First comes the file that names the log's uuid, which the log changes: a start after a crash writes it again.
+    The file that names the log's uuid is deleted first, because the log gets a new one; a start after a crash writes
+    the file again.
     """
     (folder / OWNER).unlink(missing_ok=True)
     reach("reset.owner")
@@ -369,7 +372,7 @@ def _warn_if_unknown(folder: Path) -> None:
 
 
 def _states_of(log: TransactionLog) -> set[str]:
-    """Return the states in the log, except states in memory, whose files are next to the log."""
+    """Return the states in the log, except those in memory, whose files are next to the log."""
     try:
         return {state for state in log.births() if not log.manifest(state)}
     except LogError as error:

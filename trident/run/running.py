@@ -109,7 +109,8 @@ class RunningTopology(Queryable, Switchable, Tagged):
         self._servers: list[Server] = []
         self._stop_asked = False
         self._awaited = False
-        """True once a caller has waited for batches: then a run that ends without a batch is not a mistake."""
+        """True once a caller has waited for batches; then a run that ends without a batch is not reported as a
+        mistake."""
         own_hints = hints_in_groups(begun.program.groups)
         self._switches = Switches(self.name, self._runs, settings.active, own_hints, settings.hints, self._over)
         self._saving = Saving(context, self._runs, self._switches)
@@ -135,7 +136,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
             self.stop()
             raise
         if not self._runs and self._context.settings.availableNow:
-            self._end()  # there is no source to drain
+            self._end()  # the topology has no source to drain
 
     # --- status -----------------------------------------------------------------------------------------
 
@@ -320,7 +321,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
         if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
             self._logger.warning("topology %r does not end within %g s; it is abandoned", self.name, STOP_SECONDS)
         if self._ended.is_set():
-            self._stop_servers()  # servers that continued in order to show why the run failed
+            self._stop_servers()  # servers that kept running to show why the run failed
         sigterm.unwatch()
 
     def stop_soon(self) -> None:
@@ -329,7 +330,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
         for run in self._runs.values():
             run.post(on.StopAsked())
         if not self._runs:
-            self._end()  # a topology with only queries has no group whose end would end the run
+            self._end()  # a topology with only queries has no group that could end the run
 
     def wait_ended(self, timeout: float | None) -> bool:
         """Wait until the run has ended, for `timeout` seconds at most. Return whether it has."""
@@ -369,7 +370,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
         return self._read_source.times(group)
 
     def group_of(self, state: str) -> str | None:
-        """Return the batch group of the txids that the state's reads name; None for a non-transactional state."""
+        """Return the batch group whose txids the state's reads name; None for a non-transactional state."""
         return (
             None if self._read_source.kind(state) is StateKind.NON_TRANSACTIONAL else self._read_source.group_of(state)
         )
@@ -510,7 +511,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
         replay = Replay(stream, where, into, view, committed)
         letters = replay.ask(node for run in self._runs.values() for node in run.group.spouts)
         for run in self._runs.values():
-            run.post(on.Woken())  # the group may be idle, and the spout cannot wake it
+            run.post(on.Woken())  # an idle group would not notice: the spout cannot wake it
         return letters
 
     def __repr__(self) -> str:
@@ -549,7 +550,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
     def _raise_failure(self) -> None:
         error = self.exception()
         if error is not None and all(run.done.is_set() for run in self._runs.values()):
-            self._ended.wait(STOP_SECONDS)  # so that a caller that gets the error can start the topology again at once
+            self._ended.wait(STOP_SECONDS)  # so that a caller that gets the error can restart the topology at once
         if isinstance(error, TridentError):
             raise error
         if error is not None:
@@ -592,7 +593,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
                 self._close(idle and not any(run.writes_hang for run in self._runs.values()))
                 self.progress.flush(_PATIENCE)
                 self._end_spans()
-            except Exception:  # committed batches stay committed, even if closing the run fails
+            except Exception:  # committed batches remain committed, even if closing the run fails
                 self._logger.exception("topology %r stopped, but not all of its resources could be closed", self.name)
             finally:
                 self._log_end()

@@ -1,4 +1,4 @@
-"""A savepoint of a run: all groups pause between two batches, at a committed txid each, and their states are copied.
+"""Savepoints of a run: all groups pause between two batches, each at a committed txid, and their states are copied.
 
 Most of a large state is copied before the pause, while batches are committed (`state_copies`). So the pause takes as
 long as the batches in flight and the keys that changed last (docs/decisions/0073).
@@ -50,9 +50,9 @@ class Saving:
         """Take a savepoint, and return its manifest; see `RunningTopology.savepoint`."""
         check_name("savepoint", name)
         place = self._place()
-        # One at a time: the first that completes deletes the files of another one of its name as remains.
+        # One at a time: a completed savepoint deletes the files of others of its name as remains.
         if not self._one.acquire(blocking=False):
-            raise TopologyConditionError(f"topology {self.context.settings.name!r} takes another savepoint now")
+            raise TopologyConditionError(f"topology {self.context.settings.name!r} is already taking a savepoint")
         try:
             return self._take(name, place, limit)
         finally:
@@ -73,12 +73,12 @@ class Saving:
             with contextlib.suppress(Exception):  # the next savepoint of this name deletes the rest
                 place.remove(copying.folder)
             raise
-        publish(place, savepoint)  # if this fails, the manifest may exist all the same, and names the files
-        # Only now no other driver can complete a savepoint of this name: before, one that was replaced after its last
-        # look at the log could still publish its own (guard "savepoint, files of another").
+        publish(place, savepoint)  # if this fails, the manifest may nevertheless exist and name the files
+        # Only now can no other driver complete a savepoint of this name: a replaced driver could still publish its own
+        # after its last look at the log (guard "savepoint, files of another").
         try:
             remove_remains(place, name, copying.folder)
-        except Exception as error:  # the savepoint is complete all the same
+        except Exception as error:  # the savepoint is complete nevertheless
             logger.warning("remains of savepoints %r take space, and could not be deleted: %s", name, error)
         return savepoint
 
@@ -88,8 +88,8 @@ class Saving:
             return settings.objects.below(SAVEPOINTS)
         if not settings.lasting:
             raise SavepointError(
-                f"topology {settings.name!r} has no place for a savepoint: start it with a checkpointLocation or a "
-                f"filesLocation"
+                f"topology {settings.name!r} has no location for a savepoint: start it with a checkpointLocation or a "
+                "filesLocation"
             )
         return DiskFiles(settings.folder / SAVEPOINTS, private=True)
 
@@ -97,7 +97,7 @@ class Saving:
         return self.runs[self.context.begun.births[state].group].committed
 
     def _at_rest(self, name: str, copying: StateCopies, before: Mapping[str, Pages]) -> Savepoint:
-        """Return the manifest of a savepoint, when its files are written. No batch is in flight now."""
+        """Return the manifest of a savepoint, whose files are written. No batch may be in flight."""
         context, log, program = self.context, self.context.log, self.context.begun.program
         groups = {group: self._rested(group) for group in log.groups()}
         states = {state: copying.state(state, groups, before.get(state)) for state in copying.steps}
@@ -106,15 +106,15 @@ class Saving:
             stream: SavedStream(
                 record,
                 repr(spouts[stream]) if stream in spouts else record.source,
-                # A stream that this program lacks is only kept in mind.
+                # A stream that this program lacks is only remembered.
                 is_forkable(spouts[stream]) if stream in spouts else True,
                 held_by(spouts[stream]) if stream in spouts else "",
             )
             for stream, record in log.members().streams.items()
         }
         held, outputs = not_to_be_touched(log, context.settings.log_at, program)
-        # The lease comes last: if another driver had taken the log since the run began, its batches could be in parts
-        # of the copy (guard "savepoint, fence").
+        # The lease comes last: if another driver has taken the log since the run began, its batches may be in parts of
+        # the copy (guard "savepoint, fence").
         log.sync(context.begun.lease)
         return Savepoint(
             name,

@@ -24,7 +24,7 @@ def session_for(spark: "SparkSession | None") -> "SparkSession":
 
 
 def is_at_hand(spark: "SparkSession | None") -> bool:
-    """Return whether `session_for` returns a session without starting Spark."""
+    """Return whether `session_for` can return a session without starting Spark."""
     if spark is not None:
         return True
     if "pyspark.sql.session" not in sys.modules:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end a program as Ctrl-C does: topologies stop in good order and give their logs back.
+"""SIGTERM and SIGHUP end a program like Ctrl-C: topologies stop cleanly and give their logs back.
 
 systemd, Kubernetes and `kill` end a program with SIGTERM, and a terminal that is closed ends it with SIGHUP. By default
 such a signal ends Python in the middle of a batch. Nothing is lost, but the log is not given back, so the next start
@@ -32,7 +32,7 @@ def watch() -> None:
         # None: the handler is not a Python handler, so it could neither be called nor restored.
         if former is None or former == signal.SIG_IGN or isinstance(former, _OnSigterm):
             continue
-        with suppress(ValueError):  # in a subinterpreter, which has no signals
+        with suppress(ValueError):  # a subinterpreter has no signals
             signal.signal(number, _OnSigterm(former))
 
 
@@ -42,7 +42,7 @@ def unwatch() -> None:
         return
     for number in SIGNALS:
         present = signal.getsignal(number)
-        if isinstance(present, _OnSigterm):  # otherwise the program has set another handler meanwhile, which stays
+        if isinstance(present, _OnSigterm):  # otherwise the program has set another handler since, which is kept
             signal.signal(number, present.former)
 
 
@@ -63,6 +63,6 @@ class _OnSigterm:
             self.former(number, frame)
         elif busy:
             raise SystemExit(128 + number)  # `with` blocks, `finally` and the interpreter's exit handlers run
-        else:  # a topology that ended in another thread left this handler, or this is a forked child
+        else:  # a topology that ended in another thread left this handler behind, or this is a forked child
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

@@ -68,7 +68,7 @@ class Standby:
             before, seen = now, (lease, renewals)
             if silent >= self._limit:
                 text = "topology %r takes over: the driver of epoch %d (%s) did not renew its lease for %g s"
-                self._logger.info(text, self.name, lease.epoch, self.holder or "not known", self._limit)
+                self._logger.info(text, self.name, lease.epoch, self.holder or "unknown", self._limit)
                 return lease
             self._pause(min(LOOK_SECONDS, self._limit / 4, self._limit - silent))
 
@@ -86,7 +86,7 @@ class Standby:
         """Raise StandbyStoppedError after a stop."""
         if self._stopped:
             raise StandbyStoppedError(
-                f"topology {self.name!r} was stopped while it was a standby; it took nothing over"
+                f"topology {self.name!r} was stopped while it was a standby; it did not take over"
             )
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -99,13 +99,13 @@ class Standby:
         self._ended.set()
 
     def failed(self) -> None:
-        """Record that the start has ended without a run."""
+        """Record that the start ended without a run."""
         self._ended.set()
 
     def stop(self) -> None:
         """Stop waiting, and return when the start has ended. The start raises StandbyStoppedError.
 
-        If the standby takes over in this moment, the run is stopped.
+        If the standby is just taking over, the run is stopped.
         """
         self.stop_soon()
         if not self._ended.wait(_STOP_SECONDS):
@@ -115,7 +115,7 @@ class Standby:
             self._running.stop()
 
     def stop_soon(self) -> None:
-        """Ask for the end, and return at once."""
+        """Request the end, and return at once."""
         self._stopped = True
         self._asked.put(None)
         if self._running is not None:

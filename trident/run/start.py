@@ -109,7 +109,7 @@ def start(
             warm_up.end()
         if isinstance(error, StateUnavailableError):
             logger.debug("topology %r did not start", options.get("name"), exc_info=error)
-            # Its message has the reason, which 80 lines of client and library frames would only hide.
+            # The message has the reason, which 80 lines of client and library frames would hide.
             raise error.with_traceback(None) from None
         raise
 
@@ -129,7 +129,7 @@ def start_on(
     program = cut(topology, values.debug).in_run(RunFacts(known_as or values.name, values.user or UserConfig()))
     if not program.groups and not program.requests:
         raise TopologyError(
-            "no stream from a spout leads to a state or an output, and there is no DRPC function: nothing to run"
+            "nothing to run: no stream from a spout leads to a state or an output, and there is no DRPC function"
         )
     hints = named_hints("parallelismHints", values.parallelismHints or {}, hints_in_groups(program.groups))
     settings = Settings.of(values, hints, clock or SystemClock())
@@ -150,7 +150,8 @@ def start_on(
 
     here = registry.check_free(settings.name, settings.replace)
     starts = Starts(start_backfill, None if here else start_former)
-    with backfilled(topology, program, settings, open_log, starts) as fill:  # first: a former driver goes on meanwhile
+    # first, because the previous driver continues meanwhile
+    with backfilled(topology, program, settings, open_log, starts) as fill:
         return _reserved(topology, program, settings, engine_of, waiting, fill)
 
 
@@ -192,7 +193,7 @@ def _reserved(
             settings = replace_field(settings, folder=Path(tempfile.mkdtemp(prefix="trident-")) / name)
         if waiting is not None:
             registry.enter(name, waiting)
-        sigterm.watch()  # set before the call, because from now on the start may hold the log
+        sigterm.watch()  # set before the call, because from then on the start may hold the log
         return _start(topology, program, settings, engine_of, waiting, fill)
     except BaseException:
         registry.unreserve(name, mine)
@@ -271,8 +272,8 @@ def _start(
             outlets.append(_outlets(group, context))
             undo.callback(outlets[-1].close)
             runs[group.name] = _group_run(group, context, sources, outlets[-1], committed)
-        # Last, when the outputs are open and the states hold all batches of the log: then the files that the log names
-        # exist.
+        # Last, when the outputs are open and the states hold all batches of the log: only then do the files that the
+        # log names exist.
         _record(context, kept_at)
         source = RunReadSource(settings.name, runs, unwatched(begun.stores), statics)
         committed.source = source
@@ -316,8 +317,7 @@ def _begin(
         except OvertakenError:
             logger.info("topology %r: another driver took the log first; this driver waits as a standby", settings.name)
         except LogBusyError as error:
-            # A driver was suspended in the middle of a write. Until it continues or dies, no other process can write
-            # the file.
+            # A driver was suspended during a write. Until it continues or dies, no other process can write the file.
             logger.warning("topology %r cannot take over: %s; this driver waits as a standby", settings.name, error)
 
 
@@ -339,7 +339,7 @@ def _tell(context: RunContext) -> None:
 
 def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
     """Close the resources that `_start` opened. `written` says that no write to a store is running any more."""
-    with contextlib.ExitStack() as last:  # closes each of them, even if another close failed
+    with contextlib.ExitStack() as last:  # closes all of them, even if closing one fails
         if not context.settings.lasting:
             last.callback(shutil.rmtree, context.settings.folder.parent, ignore_errors=True)
         last.callback(context.log.close)
@@ -352,7 +352,7 @@ def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
             last.callback(outlet.close)
         if written:
             close_all(context.begun.stores)
-        else:  # the stores stay open, as after a killed driver
+        else:  # the stores stay open, as after the driver is killed
             for store in context.begun.stores.values():
                 getattr(store, "leave", _nothing)()
 
@@ -396,7 +396,7 @@ def _group_run(
         settings.name,
     )
     history = begun.histories[group.name]
-    with explaining(log, begun.lease):  # states may only look lost because another driver took the log
+    with explaining(log, begun.lease):  # states may look lost only because another driver took the log
         committer.sweep()
         for state in stores:
             committer.heal(state, max(history.committed, begun.births[state].txid))
@@ -420,7 +420,7 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
     last_frozen = begun.histories[group.name].last_frozen
     lease = begun.lease
     run = RunIdentity(settings.name, context.log.uuid, lease.epoch, last_frozen, lease.token, context.memory)
-    with explaining(context.log, lease):  # an output may only look ahead of the log because another driver wrote both
+    with explaining(context.log, lease):  # an output may look ahead of the log only because another driver wrote both
         return Outlets(group, context.engine, settings.place, settings.scratch, run, context.trace, context.metrics)
 
 

@@ -1,7 +1,7 @@
-"""The copies of states for a savepoint: before the pause as far as that is possible, and the rest in the pause.
+"""The copies of states for a savepoint: most entries before the pause, the rest during it.
 
-A copy before the pause has each entry as of another batch. The log names the keys that batches changed since the copy
-began; they are read again, a few rounds before the pause and once more in it, and the last value of a key counts.
+A copy before the pause has its entries as of different batches. The log names the keys that later batches changed;
+these keys are read again, in a few rounds before the pause and once during it, and the last value of a key counts.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from trident_state.store import Paged, ttl_of_factory
 _PAGE_ROWS = 10_000
 
 FEW_KEYS = 5_000
-"""The number of changed keys that are left to the pause."""
+"""The number of changed keys that may remain for the pause."""
 
 _ROUNDS = 8
 """The most rounds before the pause. Each reads the keys that changed in the round before it."""
@@ -37,15 +37,15 @@ _ROUNDS = 8
 _TRIES = 5
 
 _MOVED = (SnapshotMovedError, StateRecoveringError, StateUnavailableError)
-"""The errors of a store that cannot be read beside its writer now."""
+"""The errors of a store that cannot be read at present because of its writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
     """The files of a state that were written before the pause.
 
-    `files`: all entries; `later`: keys that changed meanwhile. Keys that no batch after `since` changed have their
-    present value there.
+    `files` has all entries, `later` the keys that changed meanwhile. Keys that no batch after `since` changed have
+    their present value in these files.
     """
 
     since: int
@@ -67,10 +67,10 @@ class StateCopies:
         return {step.state.name: step for group in self.context.begun.program.groups for step in group.states}
 
     def pages(self, state: str, since: int) -> Pages | None:
-        """Write the entries of a state while batches are committed; None if it can only be copied at rest.
+        """Write the entries of a state while batches are committed; None if the state can only be copied in the pause.
 
-        `since` is committed. Values that expire, and those without a txid, cannot be corrected afterwards. Neither can
-        those of a store that may fall back and be healed while it is read.
+        Batch `since` is committed. Values that expire, values without a txid, and those of a store that may be rewound
+        and healed during the read cannot be corrected later.
         """
         step, store = self.steps[state], unwatched(self.context.begun.stores)[state]
         factory, shape = step.state.factory, self._shape(state)
@@ -88,7 +88,7 @@ class StateCopies:
             return None
 
     def caught_up(self, state: str, pages: Pages, last: Callable[[], int]) -> Pages:
-        """Write the keys that changed while others were written, until only a few are left for the pause.
+        """Write the keys that changed during the copy, in rounds, until only a few remain for the pause.
 
         `last` returns the last committed txid.
         """
@@ -105,7 +105,7 @@ class StateCopies:
         return pages
 
     def state(self, state: str, groups: Mapping[str, int], before: Pages | None) -> SavedState:
-        """Write the rest of a state, at rest. `groups` has the last txid of each group."""
+        """Write the rest of a state during the pause. `groups` has the last txid of each group."""
         step, shape, group = self.steps[state], self._shape(state), self.context.begun.births[state].group
         store, txid = self.context.begun.stores[state], groups[group]
         changed = None if before is None else self._changed(state, before.since, txid)
@@ -120,7 +120,7 @@ class StateCopies:
         return SavedState(group, shape.fingerprint, schema, files, later, ttl_of_factory(step.state.factory))
 
     def _beside(self, state: str, keys: pa.Table, last: Callable[[], int]) -> Iterator[pa.Table]:
-        """Yield keys with their values, each page as of a committed batch."""
+        """Yield keys with their values, each page as of a committed batch, beside the running driver."""
         for some in _pieces(keys):
             yield _with_values(some, self._read(state, some, last))
 
@@ -142,7 +142,7 @@ class StateCopies:
                 if result is None:
                     return None
                 keys.append(keys_and_values(frozen.whole(result))[0].select(shape.keys.names).cast(shape.keys))
-        except (LookupError, LogError, OSError):  # the batch was trimmed, or its files
+        except (LookupError, LogError, OSError):  # the batch or its files were trimmed
             return None
         return _distinct(pa.concat_tables(keys))
 

@@ -31,7 +31,7 @@ class Switches:
         self._name, self._runs, self._over = name, runs, over
         self._active = active
         self._under_way = ""
-        """The verb of a change that takes long and is under way: "rebalance", "savepoint"; "" if there is none."""
+        """The verb of a long change that is under way: "rebalance", "savepoint"; "" if there is none."""
         self._own_hints, self._hints = own_hints, dict(hints)
         self._switching = threading.Lock()
 
@@ -53,7 +53,7 @@ class Switches:
         return {**self._own_hints, **self._hints}
 
     def deactivate(self, limit: float | None) -> bool:
-        """Plan no new batch. Return whether all planned batches are committed after `limit` seconds at most."""
+        """Plan no new batch. Return whether all planned batches are committed within `limit` seconds."""
         with self._switch("deactivate"):
             self._active = False
             for run in self._runs.values():
@@ -68,7 +68,7 @@ class Switches:
                 run.activate()
 
     def rebalance(self, hints: Mapping[str, int], limit: float | None) -> None:
-        """Change numbers of partitions between two batches. Wait for planned batches, `limit` seconds at most."""
+        """Change numbers of partitions between two batches. Wait for planned batches, at most `limit` seconds."""
         hints = {**self._hints, **named_hints("parallelismHints", hints, self._own_hints)}
         with self.paused("rebalance", limit, "it continues with the previous numbers of partitions"):
             for run in self._runs.values():
@@ -77,9 +77,9 @@ class Switches:
 
     @contextlib.contextmanager
     def paused(self, verb: str, limit: float | None, otherwise: str) -> Iterator[None]:
-        """Let the block run while no batch is in flight and none is planned.
+        """Run the block while no batch is in flight and none is planned.
 
-        Raises TimeoutError, which says `otherwise`, if planned batches are not committed after `limit` seconds.
+        Raises TimeoutError, with the text `otherwise`, if planned batches are not committed within `limit` seconds.
         """
         with self._switch(verb):
             try:

@@ -30,7 +30,7 @@ class Alarms:
         self._set: dict[Alarm, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._rings = math.inf
-        """The time of the timer. For a time that has come, the loop of uvloop returns a handle without it."""
+        """The timer's time. For a time that has passed, the loop of uvloop returns a handle without it."""
 
     def after(self, seconds: float, call: Callable[[], object]) -> Alarm:
         """Call a function in so many seconds."""
@@ -46,7 +46,7 @@ class Alarms:
         self._set.pop(alarm, None)
 
     def limit(self, seconds: float) -> "Limit":
-        """Return a block that is cancelled after so many seconds, and raises TimeoutError then."""
+        """Return a block that is cancelled after this many seconds, and then raises TimeoutError."""
         return Limit(self, seconds)
 
     def _wake(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
@@ -67,7 +67,7 @@ class Alarms:
 
 
 class Limit:
-    """A block with a limit of time, with the meaning of `asyncio.timeout`: a cancellation from outside passes."""
+    """A time-limited block, like `asyncio.timeout`: a cancellation from outside is passed on."""
 
     __slots__ = ("_alarm", "_alarms", "_cancelling", "_seconds", "_task", "expired")
 

@@ -114,7 +114,7 @@ class _Answers:
                     self._arriving += len(chunk)
                     self._check_size(size)
         except TimeoutError:
-            raise RequestError(408, "BodyTooSlow", f"the body took over {self._limits.bodySecs:g} s") from None
+            raise RequestError(408, "BodyTooSlow", f"the body took longer than {self._limits.bodySecs:g} s") from None
         finally:
             self._arriving -= size
         visit.enter()
@@ -153,7 +153,7 @@ class _Answers:
             with self._guards.alarms.limit(limit) as waiting:
                 return await asyncio.wrap_future(self._threads.submit(watched))
         except TimeoutError:
-            if not waiting.expired:  # the work itself reached a limit, and says which
+            if not waiting.expired:  # the work itself reached a limit, and its error says which
                 raise
             raise RequestError(504, "ReadTimeout", f"no answer within {limit:g} s") from None
         finally:
@@ -214,7 +214,7 @@ class _Answers:
             past = view.asOf(batch)
         except ValueError as error:
             raise RequestError(400, "InvalidQuery", str(error)) from None
-        txid = await self._in_thread(lambda: past.asOfTxid)  # of a time or a tag: all pages then are as of it
+        txid = await self._in_thread(lambda: past.asOfTxid)  # of a time or a tag, so that all pages are as of it
         return past if txid is None else view.asOf(txid)
 
     async def _get(self, request: Request) -> Response:

@@ -88,7 +88,7 @@ class Desk:
     def _end(self, batch: Sequence[_Request], done: "Future[list[DRPCResult | Exception]]") -> None:
         """Deliver the answers of a batch, and begin the next batch."""
         error = done.exception()
-        # The work may end with Late, if no caller waited any more: then the requests have ended already.
+        # The work may end with Late if no caller waited any more; its requests have then already ended.
         outcomes = done.result() if error is None else [error] * len(batch)
         for request, outcome in zip(batch, outcomes, strict=True):
             request.end(outcome)

@@ -27,7 +27,7 @@ class Door:
     """
 
     path: str
-    """The path as Starlette writes it: ``/state/{state}``."""
+    """The path in Starlette's form: ``/state/{state}``."""
     answer: Handler
     methods: tuple[str, ...] = ("GET",)
     """The methods that the door answers; HEAD comes with GET."""

@@ -77,14 +77,13 @@ class EventStreams:
         """Return the status as JSON. All readers share one look-up per second."""
         if monotonic() - self._looked >= _STATUS_SECONDS:
             self._looked = monotonic()
-            # If the status does not come in time, it is looked up again a second later, because the events must not
-            # wait for it.
+            # A slow status is looked up again a second later, because events must not wait for it.
             with suppress(RequestError):
                 self._status = msgspec.json.encode(await self._in_thread(self._watched.status))
         return self._status
 
 
 def _place(known: str, ring: EventRing | None) -> int:
-    """Return the number of the last event that a reader has; 0 if it has no event, or only events of another run."""
+    """Return the number of a reader's last event; 0 if it has none, or only events of another run."""
     run, _, number = known.rpartition("-")
     return (whole_number_in(number) or 0) if ring is not None and run == ring.runId else 0

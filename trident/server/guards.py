@@ -81,7 +81,7 @@ class Guards:
         try:
             response = await self._checked(request, found, visit)
             if isinstance(response, EventStream):
-                visit.leave()  # a stream holds a separate place until it ends
+                visit.leave()  # a stream holds another place until it ends
             if response.status_code == CLIENT_GONE:
                 return
             await response(request.scope, request.receive, send)

@@ -125,7 +125,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._give_up()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._phase is Phase.HEAD:  # otherwise a trailer, which no handler reads
+        if self._phase is Phase.HEAD:  # otherwise it is a trailer, which no handler reads
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -187,7 +187,7 @@ class LimitedProtocol(HttpToolsProtocol):
             if now - self._stuck > self._limits.answerSecs:
                 self.transport.abort()  # uvicorn's close would wait until the client has read the rest
         elif self.flow.read_paused:
-            self._since = now  # the client cannot send: it waits for the server, which has separate limits
+            self._since = now  # the client need not send anything: it waits for the server, which has separate limits
         elif now - self._since > self._seconds():
             if self._phase is Phase.HEAD and self._began and (self.cycle is None or self.cycle.response_complete):
                 self._tell("" if self.client is None else self.client[0], 408)

@@ -1,4 +1,4 @@
-"""The part of a state that a request asks for: a range of its keys, or the entries that an index finds."""
+"""The part of a state that a request reads: a range of its keys, or the entries that an index finds."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ PART_PARAMETERS = RANGE_PARAMETERS | _INDEX
 
 
 def part_of_query(view: StateView, asked: Mapping[str, str], limit: int) -> ReadPart | None:
-    """Return the read that a request asks for; None if it asks for no part. Raises the errors of `range_of_query`."""
+    """Return the read that a request asks for; None for the whole state. Raises the errors of `range_of_query`."""
     after = asked.get("after")
     if _INDEX & set(asked):
         return _by_index(view, asked, limit, after)
@@ -28,7 +28,9 @@ def part_of_query(view: StateView, asked: Mapping[str, str], limit: int) -> Read
 def _by_index(view: StateView, asked: Mapping[str, str], limit: int, after: str | None) -> ReadPart:
     if not set(asked) >= _INDEX:
         raise RequestError(
-            400, "InvalidQuery", "index, the field of an index, and value, its value, are given together"
+            400,
+            "InvalidQuery",
+            "index (a field of an index) and value (the value of that field) must be given together",
         )
     if others := (RANGE_PARAMETERS - {"json"}) & set(asked):
         raise RequestError(

@@ -53,7 +53,7 @@ class Places:
         if (give_back := self.take(holder)) is not None:
             return give_back
         mine = self._taken[holder]
-        share = f", of which this token already uses its share ({mine})" if self._taken.total() < self._most else ""
+        share = f", of which this token already holds its share ({mine})" if self._taken.total() < self._most else ""
         raise RequestError(
             503, self._kind, f"this server allows {self._most} {self._what}{share}; try again", {"Retry-After": "1"}
         )

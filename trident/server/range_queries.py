@@ -19,7 +19,7 @@ RANGE_PARAMETERS = {*_ENDS, "inclusive", "json"}
 def range_of_query(view: StateView, asked: Mapping[str, str]) -> KeyRange | None:
     """Return the range that a request asks for; None if it asks for no range.
 
-    With ``json=true`` the ends are JSON, also those that could be written plainly. Raises RequestError for parameters
+    With ``json=true`` all ends are JSON. Raises RequestError for parameters
     that contradict each other, or that have no such value, and StateKeyError for an end that is not the beginning of a
     key.
     """

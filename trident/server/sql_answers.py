@@ -27,10 +27,10 @@ _WAITING = 16
 """The most queries that work or wait for their turn."""
 
 _AT_ONCE = 2
-"""The most queries that work at the same time, each with its memory."""
+"""The most queries that run at the same time, each with separate memory."""
 
 _PATIENCE = 2.0
-"""Seconds after the time limit of a query within which it is ended with its own error."""
+"""Seconds after a query's time limit within which it is ended with its own error."""
 
 Body = Callable[[Request], Awaitable[bytes]]
 TimedThread = Callable[[Callable[[], SqlResult], float], Awaitable[SqlResult]]
@@ -90,7 +90,7 @@ class SqlAnswers:
                 await self._turns.acquire()
         except TimeoutError:
             raise RequestError(
-                503, "Overloaded", f"no turn for this query within {seconds:g} s; try again", {"Retry-After": "1"}
+                503, "Overloaded", f"the query got no turn within {seconds:g} s; try again", {"Retry-After": "1"}
             ) from None
         try:
             return await self._in_thread(work, seconds + _PATIENCE)
@@ -98,7 +98,7 @@ class SqlAnswers:
             self._turns.release()
 
     def _limited(self, wanted: bodies.SqlWanted) -> SqlLimits:
-        """Return the limits of a query: those that it names, within the server's."""
+        """Return the limits of a query: those that it sets, at most the server's."""
         asked: dict[str, tuple[Any, float]] = {
             "timeout": (wanted.timeout, self._limits.timeoutSecs),
             "maxRows": (wanted.maxRows, self._limits.rows),

@@ -247,7 +247,7 @@ class _Reader:
         self._began = place.txid
 
     def after(self, part: Change) -> int:
-        """Return the txid after which a part has all changes: that of the last position that the reader got.
+        """Return the txid from which a part has all changes: that of the last position sent to the reader.
 
         Batches in between that changed nothing are not reported. So the reader sees a change that it lacks (guard
         "feed, no gap").

@@ -123,7 +123,7 @@ class Listings:
     async def _newest(self, view: StateView, committed: int | None) -> Listing:
         joined = _entry_of(view) in self._looks
         listing = await self._wait_for(view)
-        # A read that had begun before this request may be as of an older batch. The next read cannot.
+        # A read that began before this request may be as of an older batch; the next one cannot be.
         if joined and (listing.txid is None or committed is None or listing.txid < committed):
             listing = await self._wait_for(view)
         return listing
@@ -145,13 +145,13 @@ class Listings:
             look.waiting -= 1
             if not look.waiting:
                 look.task.cancel()
-                self._forget(name, look.task)  # at once, because no client may join a read that ends
+                self._forget(name, look.task)  # immediately, because no client may join a read that is ending
 
     def _forget(self, state: str, task: "asyncio.Task[Listing]") -> None:
         if state in self._looks and self._looks[state].task is task:
             del self._looks[state]
         if task.done() and not task.cancelled():
-            task.exception()  # raised in the clients that waited, if any still does
+            task.exception()  # raised in the clients that still wait
 
     async def _list(self, view: StateView) -> Listing:
         loop = asyncio.get_running_loop()
@@ -210,7 +210,7 @@ def listed(view: StateView) -> Listing:
 
 
 def _entry_of(view: StateView) -> str:
-    """Return the name under which a listing is kept: that of the state, and the txid if the request named one."""
+    """Return the name under which a listing is kept: the state's, and the txid if the request named one."""
     return f"{view.name} as of {view.asOfTxid}" if view.isPast else view.name
 
 

@@ -1,4 +1,4 @@
-"""Tags over HTTP: they are listed, made and dropped. A token with few rights needs the right to do so."""
+"""Tags over HTTP: listing, adding and dropping them. A token with few rights needs the right to do so."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -43,7 +43,7 @@ class TagAnswers:
         return await (self._make(request) if request.method == "POST" else self._list(request))
 
     async def _list(self, request: Request) -> Response:
-        """Answer with the tags; to a token with few rights with those of its states."""
+        """Answer with the tags; for a token with few rights, those of its states."""
         found = await self._found(request)
         return json_answer({"tags": [jsonable(tag.asDict()) for tag in found]})
 
@@ -88,9 +88,11 @@ class TagAnswers:
 
 
 def check_states(grant: Grant, states: Iterable[str] | None) -> None:
-    """Raise RequestError unless the grant allows a tag of these states; None: of all states."""
+    """Raise RequestError unless the grant allows a tag of these states; None means all states."""
     if grant.isLimited and states is None:
-        raise RequestError(403, "Forbidden", "this token allows tags of its own states only: name them in states")
+        raise RequestError(
+            403, "Forbidden", "this token allows tags of its own states only: name these states in states"
+        )
     for state in states or ():
         grant.check(None, state)
 

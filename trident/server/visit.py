@@ -32,7 +32,7 @@ class Visit:
             self._give_back = self.inFlight.demand(self.holder)
 
     def leave(self) -> None:
-        """Stop counting the request as in flight: it has its answer, or waits for something with a separate count."""
+        """Stop counting the request as in flight: it was answered, or waits for something counted separately."""
         if self._give_back is not None:
             self._give_back()
             self._give_back = None

@@ -72,8 +72,8 @@ class Waiting:
             raise RequestError(
                 409,
                 "Behind",
-                f"this server has not reached the client's txid: {at}. If the topology was reset, its txids began "
-                f"again: make a new client",
+                f"this server has not reached the client's txid: {at}. If the topology was reset, its txids started "
+                "over: create a new client",
             ) from None
         finally:
             del self._waiters[arrived]

@@ -189,7 +189,7 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
             "Tuples of a batch were lost or repeated between steps, in every attempt.",
             _COMMITTED,
             (
-                "Look at the step and the partition that the error names; look at Spark's log for lost executors.",
+                "Check the step and the partition that the error names; check Spark's log for lost executors.",
                 _AGAIN,
             ),
         ),

@@ -1,1 +1,1 @@
-"""SQL over the states of a topology, by DuckDB in a process of its own."""
+"""SQL over the states of a topology, by DuckDB in a separate process."""

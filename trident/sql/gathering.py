@@ -19,9 +19,9 @@ from trident.sql.point_reads import Key
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A state that a query reads; `keys`: the only keys that it can use, None for all.
+    """A state that a query reads. `keys` are the only keys that it needs; None means all.
 
-    `index`: an index of the state, with the only values of its fields that the query can use.
+    `index` is an index of the state, with the only field values that the query needs.
     """
 
     view: StateView
@@ -68,7 +68,7 @@ def gather(source: ReadSource, wanted: Mapping[str, Wanted], most: int, check: C
 def gather_past(
     source: ReadSource, wanted: Mapping[str, Wanted], asOf: AsOfBatch, most: int, check: Callable[[], None]
 ) -> Gathered:
-    """Read states as of an earlier txid of each batch group, as `gather` reads them as of the last one.
+    """Read states as of an earlier txid of each batch group; otherwise like `gather`.
 
     Raises SqlError for a txid if the states belong to several groups, and the errors of ``StateView.asOf``.
     """
@@ -120,7 +120,7 @@ def _stored(snapshot: Snapshot, wanted: Wanted, size: "_Size") -> pa.Table:
 
 
 def _plain(keys: Sequence[Key]) -> list[Any]:
-    """Return keys as a view takes them: the value itself, if there is one field."""
+    """Return keys in the form that a view takes: the value itself for a single field."""
     return [key[0] if len(key) == 1 else key for key in keys]
 
 
@@ -136,6 +136,7 @@ class _Size:
             if self._bytes > self._most:
                 raise SqlLimitError(
                     f"the query reads more than {self._most} bytes of states, up to state {state!r}: name fewer "
-                    f"states, compare the whole key with constants (WHERE key = ...), or allow more: maxBytes="
+                    "states, compare the whole key with constants (WHERE key = ...), or raise the limit with "
+                    "maxBytes="
                 )
             yield page

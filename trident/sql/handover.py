@@ -1,4 +1,4 @@
-"""Tables as files without a name, which another process maps into its memory."""
+"""Tables as unnamed files, which another process maps into its memory."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 @contextmanager
 def written(table: pa.Table) -> Iterator[int]:
-    """Write a table to a file that has no name, and yield the file; it is gone after the block.
+    """Write a table to an unnamed file and yield the file, which is deleted after the block.
 
     On Linux the file is in memory. So a table is copied once, and its pages are shared with the process that reads it.
     """

@@ -1,4 +1,4 @@
-"""Errors that show their place in the text of a query."""
+"""Errors that show their position in the text of a query."""
 
 import re
 
@@ -9,7 +9,7 @@ _BEFORE, _AFTER = 60, 40
 
 
 def placed(error: SqlError, query: str) -> SqlError:
-    """Return an error with its line of the query and a mark below the place, as DuckDB shows them.
+    """Return an error with its line of the query and a mark below the position, as DuckDB shows it.
 
     DuckDB counts the bytes of a text; `position` of the returned error counts its characters.
 
@@ -34,7 +34,7 @@ def placed(error: SqlError, query: str) -> SqlError:
 
 
 def position_in(message: str, query: str) -> int | None:
-    r"""Return the place that a message of DuckDB shows, in characters from 0; None if it shows none.
+    r"""Return the position that a DuckDB message shows, in characters from 0; None if it shows none.
 
     >>> position_in("no column n\n\nLINE 2: from x where n\n                     ^", "select 1\nfrom x where n")
     22

@@ -1,9 +1,9 @@
-"""The keys that a query asks for: a state whose whole key is compared with constants is read by key, and not scanned.
+"""Point reads: a state whose whole key is compared with constants is read by key, not scanned.
 
 A state of which all fields of an index are compared with constants is read by the index.
 
-Only comparisons are used that every row of the result must pass: parts of an AND in WHERE, for a table that the query
-names once, beside plain joins. DuckDB still applies WHERE, so a key too many does no harm.
+A comparison is used only if every row of the result must pass it: as part of an AND in WHERE, for a table that the
+query names once, beside plain joins. DuckDB still applies WHERE, so extra keys do no harm.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,13 +23,13 @@ _MOST_KEYS = 1_000
 Key = tuple[Any, ...]
 
 Path = tuple[str, ...]
-"""A column, or a field of a column that has structs, in small letters."""
+"""A column, or a field of a struct column, in lower case."""
 
 
 def keys_of(
     statement: Statement, table: NamedTable, fields: pa.Schema, arguments: Mapping[str, Any]
 ) -> list[Key] | None:
-    """Return the keys that a query can use of a state with these key fields; None if it may use any.
+    """Return the keys that a query can use, for a state with these key fields; None if it may use any.
 
     `table`: a table that the statement names once. `arguments`: the values of its parameters.
     """
@@ -66,7 +66,7 @@ def _fixed(statement: Statement, table: NamedTable, arguments: Mapping[str, Any]
 
 
 def _values_of(found: Mapping[Path, list[Any]], fields: pa.Schema, paths: Sequence[Path]) -> list[Key] | None:
-    """Return the combinations of constants for some fields, which are at these paths; None unless all are fixed."""
+    """Return the combinations of constants for the fields at these paths; None unless all are fixed."""
     columns = [
         _fitting(found.get(tuple(map(str.lower, path))), field.type) for path, field in zip(paths, fields, strict=True)
     ]
@@ -77,7 +77,7 @@ def _values_of(found: Mapping[Path, list[Any]], fields: pa.Schema, paths: Sequen
 
 
 def _select_of(tree: Tree, table: Tree) -> Tree | None:
-    """Return the SELECT that has the table in its FROM, alone or within plain joins; None if there is none."""
+    """Return the SELECT whose FROM has the table, alone or within plain joins; None if there is none."""
     waiting: list[Any] = [tree]
     while waiting:
         part = waiting.pop()
@@ -91,7 +91,7 @@ def _select_of(tree: Tree, table: Tree) -> Tree | None:
 
 
 def _joined(source: Any) -> Iterator[Tree]:
-    """Yield the tables in a FROM: not those in joins that choose rows by their neighbours."""
+    """Yield the tables in a FROM, except those in joins that select rows by their neighbours."""
     if isinstance(source, dict) and source.get("type") == "JOIN":
         if source.get("ref_type") in ("REGULAR", "CROSS") and source.get("join_type") == "INNER":
             yield from _joined(source.get("left"))
@@ -130,7 +130,7 @@ def _constant(part: Tree, arguments: Mapping[str, Any]) -> Any:
 
 
 def _own_path(names: list[str], alias: str, alone: bool) -> Path | None:
-    """Return the column of the table, or the field of a column, that a reference means; None if it may be another's."""
+    """Return the column (or its field) that a reference names; None if it may belong to another table."""
     path = tuple(name.lower() for name in names)
     if len(path) > 1 and path[0] == alias:
         return path[1:]
@@ -138,7 +138,7 @@ def _own_path(names: list[str], alias: str, alone: bool) -> Path | None:
 
 
 def _fitting(values: list[Any] | None, kind: pa.DataType) -> list[Any] | None:
-    """Return constants if DuckDB compares them with a key of this type as they are; None if it converts one of them."""
+    """Return constants if DuckDB compares them with a key of this type unconverted; None otherwise."""
     if values is None:
         return None
     if kinds.is_string(kind):

@@ -11,7 +11,7 @@ class Queryable:
     """A topology with states that answer SQL."""
 
     queries: StateQueries
-    """The queries of this topology, for a server: they can check rights, and end for a client that leaves."""
+    """The queries of this topology, for a server, which checks rights and ends queries of clients that leave."""
 
     def sql(
         self,
@@ -26,10 +26,10 @@ class Queryable:
         """Run a SQL query over the states, by DuckDB, as of one committed txid of each batch group.
 
         Each state is a table of its name, with the columns of ``state(name).toArrow()``: the key fields, then the
-        value, or the fields of several aggregates. A query reads, and does nothing else: it reaches no file, network,
-        setting or variable. Only the states that it names are read. A state whose whole key is compared with constants
-        is read by key. Commits wait for the read of the states at most, as for ``toArrow``, and never for the query,
-        which runs in a process of its own. Meaning: ``pyspark.sql.SparkSession.sql``.
+        value, or the fields of several aggregates. A query can only read: it has no access to files, the network,
+        settings or variables. Only the states that it names are read. A state whose whole key is compared with
+        constants is read by key. Commits wait at most for the read of the states, as for ``toArrow``, and never for
+        the query, which runs in a separate process. Meaning: ``pyspark.sql.SparkSession.sql``.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The parent's side of the process in which DuckDB works: it starts, asks and ends the process."""
+"""The parent's side of the DuckDB process: it starts the process, sends requests and ends it."""
 
 import json
 import os
@@ -17,13 +17,13 @@ from trident.base.forked_child import in_child
 from trident.sql import worker
 
 _LOOK_SECONDS = 0.05
-"""Seconds between two looks at whether the caller still waits."""
+"""Seconds between two checks whether the caller still waits."""
 
 _MOST_IDLE = 2
 """The most processes that are kept for further queries."""
 
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""The only variables of the environment that the process gets: the places of shared libraries."""
+"""The only environment variables that the process gets: the locations of shared libraries."""
 
 
 class ProcessEnded(Exception):
@@ -49,7 +49,7 @@ class SealedProcess:
                 stderr=subprocess.DEVNULL,
                 env={name: os.environ[name] for name in _KEPT if name in os.environ},
                 cwd="/",
-                start_new_session=True,  # an interrupt from the terminal is for the program alone
+                start_new_session=True,  # only the program handles an interrupt from the terminal
             )
         self.close = weakref.finalize(self, _end, self._process, self._connection)
         """End the process at once."""
@@ -68,7 +68,7 @@ class SealedProcess:
             self._connection.settimeout(_LOOK_SECONDS)
             head, answer, _ = worker.receive(self._connection, check)
         except ConnectionError:
-            code = self._process.wait()  # it has closed its end of the connection, so it ends now
+            code = self._process.wait()  # the process has closed its end of the connection, so it is ending
             self.close()
             raise ProcessEnded(code) from None
         except BaseException:
@@ -83,12 +83,12 @@ class SealedProcess:
 
     @property
     def isOpen(self) -> bool:
-        """Return whether the process can be asked again, as far as is known."""
+        """Return whether the process can take another request, as far as is known."""
         return self.close.alive and self._process.poll() is None
 
 
 class SealedProcesses:
-    """The processes of one topology: each query has one for itself, and a few are kept for the next queries."""
+    """The processes of one topology: each query has one to itself, and a few are kept for the next queries."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -18,7 +18,7 @@ MOST_TEXT = 50_000
 class SqlLimits:
     """The limits of one query: its seconds, the rows of its result, and the bytes of memory.
 
-    `maxBytes` holds for the states that the query reads, and once more for the work of the query with its result.
+    `maxBytes` applies to the states that the query reads, and again to the query's work with its result.
     """
 
     seconds: float = 30.0
@@ -27,7 +27,7 @@ class SqlLimits:
 
     @classmethod
     def of(cls, timeout: Duration, maxRows: int, maxBytes: int) -> "SqlLimits":
-        """Return limits as a caller gives them. Raises SqlError if one of them is no such number."""
+        """Return the limits that a caller gave. Raises SqlError if one of them is not a valid number."""
         return cls(
             float(read_seconds("timeout", timeout, error=SqlError)),
             check_whole_number("maxRows", maxRows, error=SqlError),
@@ -37,7 +37,7 @@ class SqlLimits:
 
 @dataclass(slots=True)
 class Deadline:
-    """The end of a query's time. `also`: a check of the caller, which may raise to end the query earlier."""
+    """The end of a query's time. `also`: a check of the caller, which may raise an error to end the query earlier."""
 
     limits: SqlLimits
     also: Callable[[], None]
@@ -48,6 +48,6 @@ class Deadline:
         self.also()
         if time.monotonic() - self.began > self.limits.seconds:
             raise SqlTimeoutError(
-                f"the query was ended after {self.limits.seconds:g} s, its time limit: ask for less, or give it more "
-                f"time: timeout="
+                f"the query was ended after {self.limits.seconds:g} s, its time limit: simplify it, or raise the "
+                "limit with timeout="
             )

@@ -115,7 +115,7 @@ class SqlResult(Sequence[Row]):
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """Return names of columns in which no name comes twice.
+    """Return column names in which no name occurs twice.
 
     >>> distinct_names(["n", "n", "n_2"])
     ['n', 'n_3', 'n_2']

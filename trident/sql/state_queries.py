@@ -152,26 +152,27 @@ def _ask(
         return process.ask(request, content, files, deadline.check)
     except ProcessEnded as ended:
         raise SqlLimitError(
-            f"the process of the query was {ended}: most often a query that asks for more memory at once than its "
-            f"limit, {deadline.limits.maxBytes} bytes; ask for less, or allow more: maxBytes="
+            f"the process of the query was {ended}: most often because the query requested more memory at once than "
+            f"its limit, {deadline.limits.maxBytes} bytes; simplify it, or raise the limit with maxBytes="
         ) from None
 
 
 def _check(head: Mapping[str, Any], query: str, limits: SqlLimits) -> None:
-    """Raise the error of an answer, as one of this library's."""
+    """Raise the error in an answer, as one of this library's errors."""
     if head.get("over") == "rows":
         raise SqlLimitError(
-            f"the result has more than {limits.maxRows} rows, its limit: add LIMIT or GROUP BY, or allow more: maxRows="
+            f"the result has more than {limits.maxRows} rows, its limit: add LIMIT or GROUP BY, or raise the limit "
+            "with maxRows="
         )
     if head.get("over") == "bytes":
         raise SqlLimitError(
-            f"the query needs more memory than its limit, {limits.maxBytes} bytes: ask for less, or allow more: "
-            f"maxBytes="
+            f"the query needs more memory than its limit, {limits.maxBytes} bytes: simplify it, or raise the limit "
+            "with maxBytes="
         )
     if "error" in head:
         message = str(head["message"])
         if head["error"] == "PermissionException":
-            raise SqlNotAllowedError(f"{message}. A query over states reads nothing else")
+            raise SqlNotAllowedError(f"{message}. A query over states cannot read anything else")
         raise SqlError(message, position_in(message, query))
 
 

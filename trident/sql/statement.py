@@ -47,14 +47,14 @@ _DENIED = frozenset(
 """Functions of values that read or change something other than values."""
 
 _LONGEST_PATH = 64
-"""The most names in ``a.b.c``. DuckDB tries out each of them as a table, which takes long for thousands."""
+"""The most names in ``a.b.c``. DuckDB tries each of them as a table, which takes long for thousands."""
 
 _ADVICE = "A query reads states: SELECT, WITH, VALUES, FROM, DESCRIBE and SUMMARIZE, one statement"
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTable:
-    """A table that a query names and does not define: it should be a state. `tree` is its part of the query."""
+    """A table that a query names but does not define: a state, usually. `tree` is its part of the query."""
 
     name: str
     position: int | None
@@ -95,7 +95,7 @@ def _failed(answer: Tree) -> SqlError:
 
 
 def _tables(tree: Tree) -> Iterator[NamedTable]:
-    """Yield the tables that a query names and does not define. Raises SqlNotAllowedError for a part that is refused."""
+    """Yield the tables that a query names but does not define. Raises SqlNotAllowedError for a refused part."""
     waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while waiting:
         part, defined = waiting.pop()
@@ -126,7 +126,7 @@ def _parts(part: Tree, defined: frozenset[str]) -> Iterator[tuple[Any, frozenset
 def _own_name(name: str) -> str:
     # Elsewhere in the text such a name would mean DuckDB's table.
     if name.lower().startswith(("duckdb_", "pg_", "pragma_", "sqlite_")):
-        raise SqlNotAllowedError(f"WITH {name}: a name of DuckDB's own tables; take another name")
+        raise SqlNotAllowedError(f"WITH {name}: this is the name of one of DuckDB's own tables; choose another name")
     return name.lower()
 
 
@@ -140,7 +140,7 @@ def _check(part: Tree) -> None:
     source = part.get("from_table")
     if isinstance(source, dict) and source.get("type") not in _TABLES:
         raise SqlNotAllowedError(
-            f"{source.get('type')} is no table of a query over states. {_ADVICE}", position_of(part)
+            f"{source.get('type')} is not allowed as a table in a query over states. {_ADVICE}", position_of(part)
         )
     if (called := part.get("function_name")) is not None:
         _check_function(called, part)
@@ -194,6 +194,6 @@ _CHECKS = {
 
 
 def position_of(part: Tree) -> int | None:
-    """Return the place of a part in the query's text; None if DuckDB does not know it."""
+    """Return the position of a part in the query's text; None if DuckDB does not know it."""
     position = part.get("query_location")
     return position if isinstance(position, int) and position < 1 << 32 else None

@@ -1,8 +1,8 @@
-"""The program of the process in which DuckDB works: it parses and runs queries over tables that its parent hands it.
+"""The program of the DuckDB process: it parses and runs queries over tables that its parent passes to it.
 
 The process has no environment and opens no file: DuckDB is sealed by its own settings, the process by limits of the
-operating system. A query can ask for any amount of memory in a single function, which DuckDB's own limit does not
-count (decision 0077); then this process fails, and its parent lives on. It imports nothing of the library, so that it
+operating system. A single function of a query can request any amount of memory, which DuckDB's own limit does not
+count (decision 0077); then this process fails, but its parent does not. It imports nothing of the library, so that it
 starts fast.
 """
 
@@ -28,7 +28,7 @@ _IDLE_SECONDS = 60.0
 """The seconds without a request after which the process ends."""
 
 _SLACK = 64 << 20
-"""Bytes beside the query's own: the stacks of threads, the parser, small parts of the allocator."""
+"""Bytes in addition to the query's own: thread stacks, the parser, small allocations."""
 
 _BATCH_ROWS = 10_000
 
@@ -36,7 +36,7 @@ _KEPT_BYTES = 256 << 20
 """The most memory that the process keeps for its next query. A larger process ends after its answer."""
 
 _OUT_OF_MEMORY = ("out of memory", "bad_alloc", "failed to allocate", "malloc of size")
-"""The words of errors of DuckDB and Arrow for memory that they did not get; in some releases they have no type."""
+"""The words in DuckDB's and Arrow's out-of-memory errors, which have no type in some releases."""
 
 _STATUS = Path("/proc/self/status")
 
@@ -69,9 +69,9 @@ SETTINGS = (
 
 def main() -> None:
     sys.path[:] = json.loads(sys.argv[2])
-    # Arrow's own allocator reserves a gigabyte of addresses at once, which would count for the limit of a query.
+    # Arrow's own allocator reserves a gigabyte of addresses at once, which would count towards a query's limit.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-    import duckdb  # the parent's packages are found only now
+    import duckdb  # only now are the parent's packages on the path
     import pyarrow
 
     parent = os.getppid()
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _answer(connection: socket.socket, duckdb: Any, pyarrow: Any) -> None:
-    """Answer requests until the parent has none for some time, or is gone."""
+    """Answer requests until the parent has sent none for some time, or has ended."""
     most = _data_bytes() + _KEPT_BYTES
     engine = _Engine(duckdb, pyarrow)
     while _data_bytes() <= most:
@@ -112,11 +112,11 @@ def _answer(connection: socket.socket, duckdb: Any, pyarrow: Any) -> None:
 
 
 class _Unreadable(Exception):
-    """A result has a type or a value that its readers do not have."""
+    """A result has a type or a value that its readers do not support."""
 
 
 class _Engine:
-    """A sealed database in memory. Each request has a connection of its own to it, and leaves nothing behind."""
+    """A sealed database in memory. Each request gets a separate connection, and leaves nothing behind."""
 
     def __init__(self, duckdb: Any, pyarrow: Any) -> None:
         self._duckdb, self._pyarrow = duckdb, pyarrow
@@ -130,7 +130,10 @@ class _Engine:
         return bytes(text.encode())
 
     def run(self, request: dict[str, Any], payload: bytes, files: Iterable[int]) -> _Answer:
-        """Return the result of a query as an Arrow stream. It ends once it has more rows or bytes than allowed."""
+        """Return the result of a query as an Arrow stream.
+
+        The query ends when it has more rows or bytes than allowed.
+        """
         with self._connection(request) as connection, _memory_limited(request["maxBytes"]):
             for name, file in zip(request["tables"], files, strict=True):
                 # Mapped, not read: the pages belong to the parent, and no row is copied.
@@ -153,7 +156,7 @@ def _planned(duckdb: Any, connection: Any, query: str, arguments: Any) -> Any:
     except duckdb.Error as error:
         if "\nLINE " in str(error):
             raise
-        # Only `execute` says the place of a wrong name in the text. It fails as early, before it runs anything.
+        # Only `execute` reports the position of a wrong name. It fails just as early, before it runs anything.
         connection.execute(query, arguments)
         raise
 
@@ -165,7 +168,7 @@ def _collected(pyarrow: Any, relation: Any, most_rows: int, most_bytes: int) -> 
     for field, kind in zip(reader.schema, kinds, strict=True):
         if _loses(kind) or not _is_known(pyarrow.types, field.type):
             raise _Unreadable(
-                f"column {field.name!r} has the type {kind}, which results do not have: {_way_out(str(kind))}"
+                f"column {field.name!r} has the type {kind}, which results do not support: {_way_out(str(kind))}"
             )
     batches, rows, size = list[Any](), 0, 0
     for batch in reader:
@@ -183,7 +186,7 @@ def _collected(pyarrow: Any, relation: Any, most_rows: int, most_bytes: int) -> 
 
 
 def _loses(kind: Any) -> bool:
-    """Return whether Arrow's type for a type of DuckDB lacks a part of its values: an offset, the number of bits."""
+    """Return whether Arrow's type for a DuckDB type loses a part of its values: an offset, the number of bits."""
     if kind.id in ("bit", "time with time zone"):
         return True
     nested = kind.id in ("list", "array", "struct", "tuple", "map")
@@ -191,7 +194,10 @@ def _loses(kind: Any) -> bool:
 
 
 def _is_known(types: Any, kind: Any) -> bool:
-    """Return whether readers have an Arrow type. They have no intervals and unions, and no type of DuckDB alone."""
+    """Return whether readers support an Arrow type.
+
+    They support no intervals, unions, or types that only DuckDB has.
+    """
     if types.is_nested(kind) and not types.is_union(kind):
         return all(_is_known(types, kind.field(at).type) for at in range(kind.num_fields))
     known = (types.is_primitive, types.is_decimal, types.is_string, types.is_binary, types.is_dictionary, types.is_null)
@@ -220,14 +226,14 @@ def _with_known_types(pyarrow: Any, table: Any, kinds: list[Any]) -> Any:
                 break
         else:
             raise _Unreadable(
-                f"column {field.name!r} has the type {kind}, and a value that is finer than a microsecond: cast it to "
-                f"varchar, or round it by a cast to timestamp or time"
+                f"column {field.name!r} has the type {kind}, with a value finer than a microsecond: cast it to "
+                "varchar, or round it by a cast to timestamp or time"
             )
     return table
 
 
 def _known_type(pyarrow: Any, kind: Any, whole: Any) -> Any:
-    """Return the Arrow type that readers have for a type of a result; `whole`: for unsigned numbers of 64 bits."""
+    """Return the Arrow type in which readers get a type of a result; `whole`: for unsigned 64-bit numbers."""
     types = pyarrow.types
     if types.is_struct(kind) or types.is_map(kind) or types.is_list(kind) or types.is_fixed_size_list(kind):
         parts = [kind.field(at) for at in range(kind.num_fields)]
@@ -255,20 +261,20 @@ def _arguments(pyarrow: Any, payload: bytes) -> Any:
 
 
 def _sealed(duckdb: Any, limits: Iterable[str]) -> Any:
-    """Return a new database in memory that reaches nothing outside itself."""
+    """Return a new in-memory database without access to anything outside itself."""
     connection = duckdb.connect(":memory:")
     known = {name.lower() for (name,) in connection.execute("select name from duckdb_settings()").fetchall()}
     for setting in (*limits, *SETTINGS):
-        # An earlier version of DuckDB lacks a few of these settings, and the access that they forbid.
+        # An earlier version of DuckDB lacks a few of these settings, and the features that they forbid.
         if setting.partition("=")[0].lower() in known:
-            # For all connections: by `set` alone, some settings would hold for this one only.
+            # For all connections: with `set` alone, some settings would apply to this one only.
             connection.execute(f"set global {setting}")
     return connection
 
 
 @contextmanager
 def _memory_limited(most: int) -> Iterator[None]:
-    """Within the block, this process may take so many bytes of memory beyond those that it has."""
+    """Within the block, limit this process to this many bytes of memory beyond its present ones."""
     if not _STATUS.exists():  # no Linux: DuckDB's own limit alone
         yield
         return
@@ -281,7 +287,7 @@ def _memory_limited(most: int) -> Iterator[None]:
 
 
 def _data_bytes() -> int:
-    """Return the bytes that count for the limit now."""
+    """Return the bytes that count towards the limit now."""
     if not _STATUS.exists():
         return 0
     return next(int(line.split()[1]) << 10 for line in _STATUS.read_text().splitlines() if line.startswith("VmData"))
@@ -313,7 +319,7 @@ def send(connection: socket.socket, head: dict[str, Any], content: Any = b"", fi
 def receive(connection: socket.socket, wait: Callable[[], None] | None = None) -> Message:
     """Return the next message. Raises ConnectionError at the end of the connection.
 
-    `wait` is called each time that nothing has come within the connection's timeout; None: TimeoutError is raised.
+    `wait` is called whenever nothing has come within the connection's timeout; None: TimeoutError is raised.
     """
     space = socket.CMSG_SPACE(MOST_FILES * array.array("i").itemsize)
     start, data, _, _ = _waiting(lambda: connection.recvmsg(4, space), wait)

@@ -65,7 +65,7 @@ class EventTime:
 
 
 def _iso(values: pa.Array | pa.ChunkedArray, node: Watermark) -> str | None:
-    """Return a watermark, the only one of `values`, as ISO 8601: in UTC, or without a zone if its field has none."""
+    """Return a watermark (the only one of `values`) as ISO 8601: in UTC, or without a zone if its field has none."""
     (micros,) = pc.struct_field(values, WATERMARK).cast(pa.int64()).to_pylist()
     if micros is None:
         return None

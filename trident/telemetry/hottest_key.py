@@ -1,4 +1,4 @@
-"""The hottest key of a batch, read from a state that counts tuples, so skew is reported without further cost."""
+"""The hottest key of a batch, read from a state that counts tuples, so that reporting skew costs nothing more."""
 
 from dataclasses import dataclass
 from typing import Any

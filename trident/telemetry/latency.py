@@ -1,4 +1,4 @@
-"""The complete latency of a batch's messages: from the source's own time to COMMITTED."""
+"""The end-to-end latency of a batch's messages: from the source's own time to COMMITTED."""
 
 import bisect
 import math
@@ -10,7 +10,7 @@ from trident.base.metrics import LONG_SECONDS
 from trident_spouts.source_times import SourceSpan
 
 _POINTS = 1000
-"""About the most latencies by which a batch is represented."""
+"""The approximate most latencies that represent a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Latencies:
     def of(cls, spans: Sequence[SourceSpan], committed: float) -> "Latencies":
         """Return the latencies at the time `committed`.
 
-        A time after it is a clock that differs: the latency counts as 0.
+        A time after `committed` comes from a differing clock; its latency counts as 0.
         """
         most = max(2, _POINTS // max(1, len(spans)))
         times = (point for span in spans for point in _points(span, most))
@@ -45,7 +45,7 @@ class Latencies:
         return math.fsum(latency * tuples for latency, tuples in self.points)
 
     def quantile(self, share: float) -> float:
-        """Return the smallest latency that at least this share of the messages does not exceed."""
+        """Return the smallest latency that this share of the messages does not exceed."""
         passed, wanted = 0, math.ceil(share * self.count)
         for latency, tuples in self.points:
             passed += tuples
@@ -54,7 +54,7 @@ class Latencies:
         raise ValueError("there are no messages")
 
     def buckets(self) -> dict[float, int]:
-        """Return the number of messages in each bucket that has one, by the bucket's upper bound."""
+        """Return the number of messages in each non-empty bucket, by the bucket's upper bound."""
         counts: dict[float, int] = {}
         for latency, tuples in self.points:
             bound = (*LONG_SECONDS, math.inf)[bisect.bisect_left(LONG_SECONDS, latency)]

@@ -50,7 +50,7 @@ class TurnSummary:
     states: dict[str, StateSummary] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
-    """The number of tuples with which executors queried a state, by the step of the query."""
+    """The number of tuples for which executors queried a state, by the step of the query."""
     dead: dict[str, int] = field(default_factory=dict)
     """The number of dead letters, by the step that made them."""
     skipped: dict[str, int] = field(default_factory=dict)

@@ -30,7 +30,7 @@ merge."""
 Numbers = npt.NDArray[np.int64]
 
 ByValue = Callable[[list[int], Columns, int], pa.Array]
-"""Makes the accumulators of tuples value by value, from the numbers of their groups, the tuples and the group count."""
+"""Computes the accumulators of tuples value by value, from their group numbers, the tuples and the group count."""
 
 
 class Position(NamedTuple):
@@ -137,7 +137,7 @@ class ColumnAccumulators:
 
 
 def _from_zero(numbers: Numbers, count: int) -> tuple[Numbers, Numbers]:
-    """Return the ascending different numbers, all below `count`, and for each of `numbers` its place among these."""
+    """Return the distinct numbers in ascending order, and each number's index among them; all are below `count`."""
     present = np.bincount(numbers, minlength=count) > 0
     if present.all():
         return np.arange(count), numbers
@@ -202,7 +202,7 @@ def checked_column(where: Where, given: Any, field: pa.Field, count: int, method
     objects = getattr(getattr(given, "dtype", None), "kind", "") == "O"
     if objects and _is_series(given):
         given = given.astype(object).where(given.notna(), None)
-    if objects or isinstance(given, list):  # value by value: Arrow would make those of two kinds alike
+    if objects or isinstance(given, list):  # value by value: Arrow would not distinguish values of two kinds
         column = output_column(where, list(given), field).array()
     elif isinstance(given, pa.Array | np.ndarray) or _is_series(given):
         column = _converted(where, given, field, method)
@@ -218,7 +218,7 @@ def checked_column(where: Where, given: Any, field: pa.Field, count: int, method
 
 def _is_series(given: object) -> bool:
     """Return whether a column is a pandas Series, without importing pandas, which would delay each worker."""
-    series = getattr(sys.modules.get("pandas"), "Series", None)  # None too while another thread imports pandas
+    series = getattr(sys.modules.get("pandas"), "Series", None)  # also None while another thread imports pandas
     return series is not None and isinstance(given, series)
 
 

@@ -355,7 +355,7 @@ def arrow_can_merge(spec: FoldSpec) -> bool:
 def arrow_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
     """Return the partial accumulators of these tuples by Arrow's grouping; None if Spark's results would differ.
 
-    Arrow takes 0.0 and -0.0 for two keys, so `arrow_merge` must follow.
+    Arrow treats 0.0 and -0.0 as different keys, so `arrow_merge` must follow.
     """
     if not _arrow_can_fold(spec, columns):
         return None

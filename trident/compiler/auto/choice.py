@@ -1,8 +1,8 @@
 """The choice of an engine for one stage of one attempt, from the times that earlier batches took.
 
-For each stage and engine the times are kept by size, in classes of which each holds sizes up to twice those of the
-class below. A class without times is estimated from its neighbours, and rather too low: so an engine is tried if it
-might be sooner, and its time then decides. docs/decisions/0062-an-engine-for-each-batch.md has the reasons.
+For each stage and engine the times are kept by size class; each class covers sizes up to twice those of the class
+below. A class without times is estimated from its neighbours, deliberately low: so an engine is tried if it might be
+faster, and its time then decides. docs/decisions/0062-an-engine-for-each-batch.md has the reasons.
 """
 
 import math
@@ -20,25 +20,25 @@ _KEPT = 5
 """The number of times that are kept for a class of sizes. The median of them is the estimate."""
 
 _BETTER = 0.8
-"""The other engine takes over if its estimate is below this part of the present engine's: else noise would move a stage
-to and fro."""
+"""The other engine takes over only if its estimate is below this fraction of the present engine's; otherwise noise
+would move a stage back and forth."""
 
 _COLD = 3.0
-"""The first time of a stage on an engine may be this many times too long, because it loads code."""
+"""The factor by which the first time of a stage on an engine may be too long, because it loads code."""
 
 _FAILED = 2.0
-"""An attempt that an engine failed counts as if it had taken this many times what the other engine then took: so an
-engine that fails again and again is left."""
+"""An attempt that failed because of an engine counts as this many times the duration on the other engine, so that a
+failing engine is avoided."""
 
 _WORTH_A_START = 0.5
-"""If a stage takes more seconds than this in the driver's process, a JVM may be started for later batches. A session
-that is there costs a warm-up of about a second beside the batches: for it each time counts for which Spark may be
-sooner, except the first, because that includes the loading of code."""
+"""If a stage takes more seconds than this in the driver's process, a JVM may be started for later batches. If a
+session exists, it costs only a warm-up of about a second beside the batches: then every time counts for which Spark
+may be faster, except the first, which includes loading code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The least that one would expect of an engine: the seconds of a stage without tuples, and of each tuple."""
+    """The least expected cost of an engine: the seconds of a stage without tuples, and of each tuple."""
 
     stage: float
     tuple: float
@@ -64,7 +64,7 @@ class Size:
 
     @classmethod
     def together(cls, sizes: Sequence["Size"]) -> "Size":
-        """Return the size of several inputs: what is known of each, added up. It is unknown if that of one is."""
+        """Return the total size of several inputs; unknown if the size of one is."""
         if any(size.tuples is None and size.bytes is None for size in sizes):
             return cls(None, None)
         tuples = [size.tuples for size in sizes if size.tuples is not None]
@@ -74,7 +74,7 @@ class Size:
 
     @property
     def measure(self) -> float:
-        """A number of tuples by which times are compared: if only bytes are known, as if a tuple had 64."""
+        """The number of tuples by which times are compared; if only bytes are known, a tuple counts as 64 bytes."""
         bytes = self.uncounted if self.tuples is not None else self.bytes or 0
         return max(1.0, (self.tuples or 0) + bytes / 64)
 
@@ -87,7 +87,7 @@ class _Times:
     classes: dict[int, deque[tuple[float, float]]] = field(default_factory=dict)
     count: int = 0
     stage: float = math.inf
-    """The shortest time of all: about the time of a stage without tuples, if there were small inputs."""
+    """The shortest time of all: about that of a stage without tuples, if there were small inputs."""
 
     def add(self, measure: float, seconds: float) -> None:
         """Note the time of an input of this size."""
@@ -108,10 +108,10 @@ class _Times:
         return _class_of(measure) in self.classes
 
     def surely(self, measure: float) -> float:
-        """Return the seconds that an input of this size takes if it does not wait for a busy machine.
+        """Return the seconds that an input of this size takes without waiting for a busy machine.
 
-        It is the shortest time of its class, but of five the second: a function may be quick for a few batches. The
-        other engine is tried only if this is long, because a first job there is slow.
+        It is the shortest time of its class (of five, the second shortest, because a few batches may be quick by
+        chance). The other engine is tried only if this time is long, because its first job is slow.
         """
         if self.count == 1 or not self.has(measure):
             return self.expected(measure)
@@ -119,7 +119,7 @@ class _Times:
         return times[(len(times) - 1) // (_KEPT - 1)]
 
     def _guessed(self, measure: float, at: int) -> float:
-        """Return an estimate from the nearest classes: from below, with the least for each further tuple."""
+        """Return an estimate from the nearest classes; a larger size adds the least time for each further tuple."""
         guess = self.least.of(measure)
         below = max((other for other in self.classes if other < at), default=None)
         above = min((other for other in self.classes if other > at), default=None)
@@ -133,7 +133,7 @@ class _Times:
         return guess
 
     def _median(self, at: int, measure: float) -> float:
-        """Return the median of the times of a class, each as if its input had been of this size."""
+        """Return the median of the times of a class, each scaled to this size."""
         return statistics.median(self._scaled(at, measure))
 
     def _scaled(self, at: int, measure: float) -> list[float]:
@@ -153,9 +153,9 @@ class EngineChoice:
         self._last: dict[tuple[str, int, int], Side] = {}
         """The engine that was chosen last, by group, stage and class of sizes."""
         self._failed: dict[tuple[str, int], Side] = {}
-        """The engine that failed last in a stage, until the stage has run. The next attempt takes the other one."""
+        """The engine that failed last in a stage, until the stage has run. The next attempt uses the other one."""
         self._here = set[str]()
-        """The groups that Spark cannot run as this program, or this Spark, is."""
+        """The groups that Spark cannot run with this program or this session."""
 
     def fits(self, size: Size) -> bool:
         """Return whether the driver's process may read an input. One of unknown size may be too large."""
@@ -166,7 +166,7 @@ class EngineChoice:
     def choose(self, group: str, stage: int, size: Size, ready: bool) -> Side:
         """Return the engine for a stage that both can run, with an input that fits.
 
-        `ready`: whether Spark is up. If it is not, the driver computes the stage, unless its memory did not suffice.
+        `ready`: whether Spark is running. If it is not, the driver computes the stage, unless it ran out of memory.
         """
         measure = size.measure
         with self._lock:
@@ -181,7 +181,7 @@ class EngineChoice:
             return side
 
     def _sooner(self, at: tuple[str, int, int], measure: float) -> Side:
-        """Return the engine that is expected to be sooner, or the last one if both are about equal."""
+        """Return the engine that is expected to be faster, or the last one if both are about equal."""
         times = {side: self._of(at[0], at[1], side) for side in LEAST}
         expected = {side: times[side].expected(measure) for side in LEAST}
         side = self._last.get(at, min(expected, key=expected.__getitem__))
@@ -191,7 +191,7 @@ class EngineChoice:
         return other if expected[other] < _BETTER * here else side
 
     def worth_a_start(self, group: str, stage: int, size: Size, session: bool = False) -> bool:
-        """Return whether Spark should come up, because it might do the next such stage sooner.
+        """Return whether to start Spark, because it might run the next such stage faster.
 
         Call this when a stage with an input of this size has run in the driver. `session`: whether there is a session.
         """
@@ -215,12 +215,12 @@ class EngineChoice:
             return seconds > self._of(group, stage, side).expected(size.measure)
 
     def failed(self, group: str, stage: int, side: Side) -> None:
-        """Note that an engine, not the user's code, failed in a stage. The next attempt runs on the other engine."""
+        """Record that an engine, not the user's code, failed in a stage. The next attempt runs on the other engine."""
         with self._lock:
             self._failed[group, stage] = side
 
     def stays_here(self, group: str) -> None:
-        """Note that Spark cannot run this group. What the driver can run of it stays in the driver."""
+        """Record that Spark cannot run this group. The stages that the driver can run stay in the driver."""
         with self._lock:
             self._here.add(group)
 

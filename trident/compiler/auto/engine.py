@@ -36,16 +36,16 @@ from trident_spouts.executor import Emission
 from trident_state.messages import Put
 from trident_state.store import SharedBatch, SharedSnapshot
 
-if TYPE_CHECKING:  # a run whose batches stay small never loads them
+if TYPE_CHECKING:  # a run whose batches stay small never loads these modules
     from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
 
 
 class AutoEngine(Engine):
-    """An engine that runs each stage where it is expected to be sooner.
+    """An engine that runs each stage where it is expected to be faster.
 
-    `spark` comes up when a stage needs it. `choice` learns from the times of all stages. `files`: whether the run has a
+    `spark` starts when a stage needs it. `choice` learns from the times of all stages. `files`: whether the run has a
     folder for frozen files, from which workers put batches into states. With `ledger`, each stage keeps one.
     """
 
@@ -62,16 +62,16 @@ class AutoEngine(Engine):
 
     @property
     def puts(self) -> Puts | None:
-        """The puts by workers; see `Engine.puts`. The driver puts what both may put until Spark is up."""
+        """The puts by workers; see `Engine.puts`. Until Spark runs, the driver does the puts that both can do."""
         return self._puts
 
     @property
     def frames(self) -> Callable[[], Frames]:
-        """A function that returns the maker of DataFrames of frozen rows. Spark comes up for the first DataFrame."""
+        """A function that returns the maker of DataFrames of frozen rows. Spark starts for the first DataFrame."""
         return lambda: _LaterFrames(self._spark)
 
     def compile_request(self, plan: RequestPlan) -> Answer:
-        """Compile a DRPC function. Spark comes up if one of its operations has no Python form."""
+        """Compile a DRPC function. Spark starts if one of its operations has no Python form."""
         return compile_request(plan) if plan.python else self._spark.get().compile_request(plan)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class AutoEngine(Engine):
 
 
 class AutoSlot:
-    """A slot for one batch at a time: a slot of each engine. That on Spark is made when it is first needed."""
+    """A slot for one batch at a time: a slot of each engine. The one on Spark is created when it is first needed."""
 
     def __init__(self, group: Group, embedded: ArrowEngine, spark: SparkLater, choice: EngineChoice) -> None:
         self._group, self._spark, self._choice = group, spark, choice
@@ -146,7 +146,7 @@ class AutoSlot:
                 self._running = None
 
     def _timed(self, work: Callable[[], StageResult], stage: Stage, side: Side, size: Size) -> StageResult:
-        """Run a stage that both engines can run, and note what it took, or its failure."""
+        """Run a stage that both engines can run, and record its duration or its failure."""
         began = time.perf_counter()
         try:
             result = work()
@@ -157,7 +157,7 @@ class AutoSlot:
         return result
 
     def _note_time(self, stage: Stage, side: Side, size: Size, seconds: float) -> None:
-        """Note what a stage took. If Spark may be sooner and is not up, let it come up for later batches."""
+        """Record the duration of a stage. If Spark may be faster and is not running, start it for later batches."""
         name, number = self._group.name, stage.number
         self._choice.ran(name, number, side, size, seconds)
         if side == "embedded" and self._choice.worth_a_start(name, number, size, self._spark.session):
@@ -166,10 +166,10 @@ class AutoSlot:
             )
 
     def _note_failure(self, stage: Stage, side: Side, size: Size, error: Exception, seconds: float) -> None:
-        """Note a failure after which the next attempt should run on the other engine.
+        """Record a failure after which the next attempt should run on the other engine.
 
-        That is any failure of Spark's own, and a lack of memory, also in a user's function. An attempt that was cut off
-        took at least `seconds`.
+        These are failures of Spark itself, and a lack of memory, even in a user's function. A cancelled attempt took
+        at least `seconds`.
         """
         name, number = self._group.name, stage.number
         if isinstance(error, AttemptCancelledError):
@@ -179,7 +179,10 @@ class AutoSlot:
             self._choice.failed(name, number, side)
 
     def _slot(self, side: Side, stage: Stage, both: bool, check: Callable[[], None]) -> Slot:
-        """Return the slot of an engine. If Spark makes none, the next attempt runs in the driver, if `both` can."""
+        """Return the slot of an engine.
+
+        If Spark cannot create one, the next attempt runs in the driver, if `both` can run it.
+        """
         if side == "embedded":
             assert self._embedded is not None
             return self._embedded
@@ -193,7 +196,7 @@ class AutoSlot:
         return self._on_spark
 
     def cancel(self) -> None:
-        """Stop the attempt in this slot, also if it waits for Spark."""
+        """Stop the attempt in this slot, even if it waits for Spark."""
         self._cancelled.set()
         with self._lock:
             running = self._running
@@ -218,12 +221,12 @@ def size_of(inputs: Mapping[Node, Emission | pa.Table]) -> Size:
 
 
 def _lacks_memory(error: BaseException | None) -> bool:
-    """Return whether memory did not suffice, for the engine or for a user's function."""
+    """Return whether the engine, or a user's function, ran out of memory."""
     return error is not None and (isinstance(error, MemoryError) or _lacks_memory(error.__cause__))
 
 
 class _LaterFrames:
-    """The maker of DataFrames of an engine that may not be up yet."""
+    """The maker of DataFrames of an engine that may not be running yet."""
 
     def __init__(self, spark: SparkLater) -> None:
         self._spark = spark
@@ -233,7 +236,7 @@ class _LaterFrames:
         return self._frames().frame(result, schema, scratch)
 
     def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
-        """Write Parquet files by the workers if Spark is up. Otherwise return None: the driver writes them."""
+        """Write Parquet files with the workers if Spark is running; otherwise return None: the driver writes them."""
         up = self._made is not None or self._spark.engine is not None
         return self._frames().write_parquet(frozen, target, partitions) if up else None
 
@@ -254,7 +257,7 @@ class _LaterFrames:
 
 
 class _LaterPuts:
-    """The puts by workers of an engine that may not be up yet. It comes up for a state that only executors write."""
+    """The puts by workers of an engine that may not be running yet. A state that only executors write starts it."""
 
     def __init__(self, spark: SparkLater) -> None:
         self._spark = spark

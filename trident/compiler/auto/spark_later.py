@@ -1,4 +1,4 @@
-"""A Spark engine that comes up beside the run, when it is first needed."""
+"""A Spark engine that starts beside the run, when it is first needed."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 _ENDED = "the run has ended"
 
 _LOOK = 0.05
-"""Seconds between two looks whether the work that waits for Spark was cancelled."""
+"""Seconds between two checks whether the work that waits for Spark was cancelled."""
 
 
 class SparkLater:
@@ -33,17 +33,17 @@ class SparkLater:
         return future.result() if future is not None and future.done() and future.exception() is None else None
 
     def begin(self, why: str) -> None:
-        """Let the engine come up, if that was never tried. Return at once. A failure is only logged."""
+        """Start the engine, unless that was tried before. Return at once. A failure is only logged."""
         with self._lock:
             if self._future is None and not self._over:
                 logger.info("Spark comes up: %s", why)
                 self._future = self._coming()
 
     def get(self, check: Callable[[], None] = lambda: None) -> Engine:
-        """Return the engine. Wait until it is up, and call `check` meanwhile, which may raise an error.
+        """Return the engine. Wait until it is running, and call `check` meanwhile, which may raise an error.
 
-        Raises AttemptCancelledError once the run has ended, also if it ends meanwhile. Raises the error for which the
-        engine does not come up; the next call then tries again.
+        Raises AttemptCancelledError once the run has ended, also if it ends meanwhile. Raises the error that keeps the
+        engine from starting; the next call tries again.
         """
         with self._lock:
             if self._over:
@@ -60,7 +60,7 @@ class SparkLater:
 
     def _coming(self) -> Future[Engine]:
         future: Future[Engine] = Future()
-        # A daemon: a program may end while Spark still comes up.
+        # A daemon thread: a program may end while Spark is still starting.
         threading.Thread(target=self._come, args=(future,), name="trident-spark", daemon=True).start()
         return future
 
@@ -78,7 +78,7 @@ class SparkLater:
             engine.close()
 
     def close(self) -> None:
-        """Close the engine. One that is still coming up is closed when it is up."""
+        """Close the engine. One that is still starting is closed when it is running."""
         with self._lock:
             self._over, engine = True, self.engine
         if engine is not None:

@@ -87,9 +87,9 @@ CLOSED = _Closed()
 
 
 class ListCollector:
-    """A collector that keeps the tuples which a function emits while one call runs, or the calls for one group.
+    """A collector of the tuples that a function emits during one call, or during the calls for one group.
 
-    When they have ended, `close` hands the tuples over. A later emission is an error.
+    When the calls have ended, `close` returns the tuples. A later emission is an error.
     """
 
     __slots__ = ("emitted", "_names", "_width")
@@ -176,9 +176,9 @@ class Called:
 class CallKernel:
     """A kernel in two parts. A step that leaves out failing tuples runs the parts separately.
 
-    `call` calls the user's function once for each tuple. If it gets `FailedRows`, these take the rows on which the
-    function fails. `finish` checks the function's results and makes the output tuples; it calls no user code, and its
-    error names the row (`UserFunctionError.row`).
+    `call` calls the user's function once for each tuple. If `FailedRows` are passed, the failing rows are added to
+    them. `finish` checks the function's results and makes the output tuples; it calls no user code, and its error
+    names the row (`UserFunctionError.row`).
     """
 
     call: Callable[[Columns, FailedRows | None], Called]

@@ -1,8 +1,8 @@
 """Tuples in the driver's or a worker's memory, column by column: an Arrow array, a Python list, or both.
 
-A step that calls Python reads and returns lists; a step that passes a field on leaves its form as it is. A form is made
-once, when it is first needed. A list or a map is made again for each reader: a user's function may change it, and no
-other step may see that.
+A step that calls Python reads and returns lists; a step that passes a field on leaves its form as it is. Each form is
+created once, when it is first needed. A list or a map is created again for each reader, because a user's function may
+change it.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -161,7 +161,7 @@ class Columns:
         return [self._by_name[name].values() for name in names]
 
     def lists_on_demand(self, names: Sequence[str]) -> Sequence[list[Any]]:
-        """Return the same as `lists`, as a sequence that gets a column's values when it is asked for them."""
+        """Return the same as `lists`, as a sequence that converts a column when it is accessed."""
         return _ListsOnDemand([self._by_name[name] for name in names])
 
     def select(self, names: Iterable[str]) -> "Columns":

@@ -112,7 +112,7 @@ class Calling:
 
 
 def described(cause: BaseException) -> str:
-    """Return the words with which an error describes a failed call: it raised, or gave a value that cannot be meant."""
+    """Return the words for a failed call in an error: it raised an error, or returned an invalid value."""
     if isinstance(cause, WrongValueError):
         return str(cause)
     return raised(cause)
@@ -126,7 +126,7 @@ def short(value: object) -> str:
     """
     try:
         return _REPR.repr(value)
-    except ValueError:  # a number of more digits than Python writes
+    except ValueError:  # a number with more digits than Python converts to text
         return short_repr(value)
 
 

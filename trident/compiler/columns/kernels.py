@@ -199,13 +199,13 @@ def _partly(work: Work) -> PartlyColumns | None:
 
 
 _FEWEST = 16
-"""The tuples from which on it pays to read them as columns."""
+"""The number of tuples from which reading them as columns pays."""
 
 
 def _read_columns(
     work: Work, function: PartlyColumns, columns: Columns, after: frozenset[str]
 ) -> tuple[Columns, list[int]] | None:
-    """Return the output tuples, and the rows that are wrong; None if calls cost less or the input has another type."""
+    """Return the output tuples, and the invalid rows; None if calls cost less or the input has another type."""
     values = columns[work.where.inputs[0]]
     if columns.rows < _FEWEST or not (kinds.is_binary(values.kind) or kinds.is_string(values.kind)):
         return None
@@ -222,7 +222,7 @@ def _partly_columnwise(work: Work, function: PartlyColumns, by_tuple: Kernel, af
             return by_tuple(columns)
         made, failing = read
         if failing:
-            by_tuple(columns.take(failing))  # it raises the error of the first of them
+            by_tuple(columns.take(failing))  # the call raises the error of the first failing tuple
             return by_tuple(columns)
         return made
 

@@ -36,7 +36,7 @@ def fail_row(
 ) -> None:
     """Note in `failed` that the function failed on a row; if `failed` is None, raise the error.
 
-    An error that does not depend on the tuple is raised in any case: a FailedException, which asks for another attempt,
+    An error that does not depend on the tuple is always raised: a FailedException, which asks for another attempt,
     and the error of a function that cannot work at all.
     """
     for_the_batch = isinstance(cause, FailedException) or (isinstance(cause, UserFunctionError) and cause.hopeless)

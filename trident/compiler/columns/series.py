@@ -136,7 +136,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         cast = array.cast(kind, safe=not kinds.is_floating(kind))
         if kinds.is_float32(kind) and pc.any(pc.and_not(pc.is_inf(cast), pc.is_inf(array.cast(pa.float64())))).as_py():
-            return to_arrow(to_python(array), kind)  # refuses the number that is beyond the range
+            return to_arrow(to_python(array), kind)  # refuses a number that is out of range
         return cast
     except pa.ArrowInvalid:
         why = _FINER if kinds.is_timestamp(kind) else ""

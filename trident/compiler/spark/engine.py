@@ -236,7 +236,7 @@ class SparkSlot:
 
         Without `thorough`, only those nodes catch that can do so at no cost.
 
-        A node catches at no cost if all fields of its tuples come to it in any case.
+        A node catches at no cost if all fields of its tuples reach it anyway.
         """
         plain = self._layouts[stage.number]
         catching = caught if thorough else plain.carried(caught)
@@ -346,7 +346,7 @@ class SparkSlot:
         scratch: Path,
         use: PlanUse | None,
     ) -> StageResult:
-        """Run a stage by a plan of its own, which is kept for `use`."""
+        """Run a stage with a new plan, which is kept for `use`."""
         if use is not None:
             inputs = use.entering()
         job.read(inputs, self.session, scratch)
@@ -416,6 +416,6 @@ _OF_A_TUPLE = (
 
 
 def _needs_python(error: BaseException) -> bool:
-    """Return whether a stage failed because a tuple needs a function in Python, whose error is then the better one."""
+    """Return whether a stage failed on a tuple that needs the Python function, which then raises the better error."""
     texts = [str(each) for each in (error, error.__cause__) if each is not None]
     return any(name in text for name in (ANOTHER_FORM, *_OF_A_TUPLE) for text in texts)

@@ -53,7 +53,7 @@ _DIED = "Python worker exited unexpectedly"
 _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
 _GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
 _CLOSED = ("[INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "[NO_ACTIVE_SESSION]")
-"""Signs of a session that a Connect server no longer has. The client of PySpark closes one at the second itself."""
+"""Messages about a session that a Connect server has closed. PySpark's client itself closes a session at the second."""
 STOPPED = (
     "the Spark session was stopped (spark.stop()) while the topology was running. Stop the topology first. To continue "
     "with this batch, start the topology again with a running session and the same checkpointLocation or log"
@@ -69,7 +69,7 @@ def translated(error: BaseException, nodes: Sequence[Node] = (), session: SparkS
     """Return the library's error for an exception of Spark; the exception itself if the library has no better error.
 
     `nodes` are those that Spark ran; the error of an expression names its node's step. `session` ran them: if it was
-    stopped, any exception of it means that, because PySpark then meets a None where its context was.
+    stopped, every exception is a consequence, because PySpark then finds None in place of its context.
     """
     if isinstance(error, TridentError):
         return error

@@ -30,7 +30,7 @@ from trident_spouts.executor import Emission
 logger = logging.getLogger(__name__)
 
 MOST_KEPT = 16
-"""The most plans that a slot keeps. The one that was not used for longest gives way."""
+"""The most plans that a slot keeps. The least recently used one is dropped."""
 
 _MOST_BYTES = 256 << 10
 """The largest input of a kept plan. Each task carries the whole leaf, and Spark warns of tasks over a megabyte."""
@@ -38,12 +38,12 @@ _MOST_BYTES = 256 << 10
 _LEAST_BYTES = 64 << 10
 
 _NOT_SO = AttributeError, Py4JError, PySparkException
-"""The errors of a version of Spark that has not the private functions that are called here."""
+"""The errors of a Spark version without the private functions that are called here."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """The plan for one key. The first batch makes none, because what is learned from it changes the plan."""
+    """The plan for one key. It is made after the first batch, because findings of that batch change the plan."""
 
     plan: "_Plan | None" = None
     seen: bool = False
@@ -63,7 +63,7 @@ class _Plan:
     """The settings of the session as they were before the plan was made, in the JVM."""
 
     def rows(self, message: bytes, count: int) -> pa.Table | None:
-        """Execute the plan with these `count` rows in its leaf; None if the leaf was not read as often as it must."""
+        """Execute the plan with these `count` rows; None if its leaf was read an unexpected number of times."""
         self.leaf.put(message)
         rows = to_arrow(self.frame, self.schema)
         return rows if all(counter.value() == count for counter in self.counters) else None
@@ -79,7 +79,7 @@ class KeptPlans:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
 
     def use(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> "PlanUse | None":
-        """Return the use of a kept plan by a batch; None if the batch needs a plan of its own."""
+        """Return the use of a kept plan by a batch; None if the batch needs a new plan."""
         if stage.number not in self._stages or stage.debugs or stage.effects or not profile.tiny or len(inputs) != 1:
             return None
         ((node, source),) = inputs.items()
@@ -100,7 +100,7 @@ class KeptPlans:
 
     @property
     def settings(self) -> Any:
-        """The settings of the session, in the JVM, as they are now and will be."""
+        """The live settings of the session, in the JVM."""
         if self._settings is None:
             spark: Any = self._session
             self._settings = spark._jsparkSession.sessionState().conf().settings()  # noqa: SLF001
@@ -112,7 +112,7 @@ class KeptPlans:
         return jvm.java.util.HashMap(self.settings)
 
     def leaf(self, schema: pa.Schema, message: bytes) -> PlanLeaf:
-        """Return a leaf that holds a message of this length, and somewhat longer ones."""
+        """Return a leaf for a message of this length, or a somewhat longer one."""
         return PlanLeaf.of(self._session, schema, max(_LEAST_BYTES, 2 * len(message)))
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class PlanUse:
     _settings: Any = None
 
     def again(self) -> pa.Table | None:
-        """Execute the kept plan with the batch's rows, and return the rows of its result; None if there is none."""
+        """Execute the kept plan with the batch's rows, and return the rows of its result; None if there is no plan."""
         plan, self._entry.plan = self._entry.plan, None  # a batch that fails, or is cancelled, does not put it back
         if plan is None or len(self._message) > plan.leaf.capacity or not plan.settings.equals(self._plans.settings):
             return None
@@ -157,7 +157,7 @@ class PlanUse:
         return {self._node: _InLeaf(self._table, leaf=leaf)}
 
     def keep(self, frame: DataFrame, schema: StructType) -> None:
-        """Keep the plan of a frame that has run well, if it is repeatable."""
+        """Keep the plan of a frame that ran successfully, if it is repeatable."""
         if self._leaf is None:
             return
         try:
@@ -171,7 +171,7 @@ class PlanUse:
             self._refused(why)
 
     def _refused(self, why: str) -> pa.Table:
-        """Note that no plan is kept for this key, and return the rows of the batch."""
+        """Record that no plan can be kept for this key, and return the rows of the batch."""
         logger.debug("the plan of a small batch is not kept: %s", why)
         self._entry.refused = True
         return self._table

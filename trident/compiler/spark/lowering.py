@@ -346,7 +346,7 @@ class Lowering:
     # --- operations that Spark knows -------------------------------------------------------------------------------
 
     def _before(self, node: Each) -> list[str]:
-        """Return the needed fields that stand before those of the node's function."""
+        """Return the needed fields before those of the node's function."""
         kept = self.layout.needed[id(node)] - set(node.outputs.names)
         return [name for name in node.source.schema.names if name in kept]
 

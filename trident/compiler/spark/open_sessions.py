@@ -81,7 +81,7 @@ class _Keeper:
                     return
                 sessions = {*self._sessions, self._spark()}
             for session in filter(None, sessions):
-                with suppress(Exception):  # if the server is gone, the next batch says so
+                with suppress(Exception):  # if the server is gone, the next batch reports it
                     use(session)
 
 

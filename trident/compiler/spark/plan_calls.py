@@ -26,7 +26,7 @@ _kept: "weakref.WeakKeyDictionary[SparkSession, dict[Hashable, Any]]" = weakref.
 """The objects of each session that its batches use again. A column has no state of a plan, so any plan may hold it."""
 
 _names: "weakref.WeakKeyDictionary[DataFrame, list[str]]" = weakref.WeakKeyDictionary()
-"""The names of the fields of frames for which they are known without a call."""
+"""The names of the fields of frames, if they are known without a call."""
 
 Item: TypeAlias = str | tuple[str, str]
 """A SELECT item: a SQL expression, or one with a name."""
@@ -56,7 +56,7 @@ def with_fields(frame: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def having(frame: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Note that these are the fields of `frame`, and return it."""
+    """Record these names as the fields of `frame`, and return it."""
     _names[frame] = list(names)
     return frame
 

@@ -71,7 +71,7 @@ None: make none."""
 
 
 def _template(frame: DataFrame, function: WorkerFunction, schema: StructType) -> _Template | None:
-    """Return the template for functions of a schema; None if this version of PySpark makes them otherwise."""
+    """Return the template for functions of a schema; None if this version of PySpark creates them differently."""
     kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     try:
         udf: Any = UserDefinedFunction(function, schema, evalType=kind)._judf  # noqa: SLF001

@@ -39,7 +39,7 @@ class ReachedStores:
             return reached
 
     def miss(self, files: FileStore) -> None:
-        """Note that the driver does not find a file which an executor has written into a store."""
+        """Record that the driver does not find a file that an executor wrote into a store."""
         with self._lock:
             self._reached[files.address] = False
 

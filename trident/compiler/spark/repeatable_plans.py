@@ -2,7 +2,7 @@
 
 Spark keeps results in a plan: those of a shuffle, a broadcast, a subquery, a cached table. It also replaces expressions
 by values while it plans: the time, the user, a variable. A plan is repeatable only if it consists of classes that are
-known to do neither. An unknown class makes the plan unrepeatable; that costs time, and is always right.
+known to do neither. An unknown class makes the plan unrepeatable; which costs time, but is always correct.
 """
 
 import json
@@ -63,7 +63,7 @@ _TIME = re.compile("date|time", re.IGNORECASE)
 
 
 def made_by_data(layout: StageLayout) -> bool:
-    """Return whether a stage's plan follows from its program, and from no code that runs in the driver in each batch.
+    """Return whether a stage's plan follows from its program alone: no code runs in the driver for each batch.
 
     A function that returns a Column, or gets a DataFrame, may make another plan each time.
     """

@@ -62,7 +62,7 @@ class Profile:
 
     @property
     def tiny(self) -> bool:
-        """Whether one task does all the work sooner than several that shuffle their rows."""
+        """Whether one task does all the work faster than several that shuffle their rows."""
         return self.small and self.partitions == 1
 
     @property

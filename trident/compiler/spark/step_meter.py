@@ -72,7 +72,7 @@ class StepMeter:
     def measured(self, work: Work, apply: Kernel) -> Kernel:
         """Return the kernel of a work, with its tuples counted and its time taken."""
         running, entered, left = self._begun(work.where.step), 0, 0
-        running.entered, running.left = entered, left  # also if no batch comes: then the step is counted, with nothing
+        running.entered, running.left = entered, left  # even without a batch, so that the step is counted with zeros
 
         def run(columns: Columns) -> Columns:
             nonlocal entered, left

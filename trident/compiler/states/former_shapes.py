@@ -1,4 +1,4 @@
-"""The former shape of a state, as its store needs it to be read, and to take the batches that were frozen in it."""
+"""The former shape of a state, with which its store is read and applies batches frozen in that shape."""
 
 from dataclasses import replace
 from typing import Any

@@ -44,20 +44,23 @@ def last_of_key(node: PartitionPersist) -> RunWindow:
 
 
 def _gone(tuples: pa.Table, change: str | None) -> pa.Array | None:
-    """Return which tuples take the rows of their keys away; None if all of them are rows."""
+    """Return which tuples remove the rows of their keys; None if none does."""
     if change is None:
         return None
     return pc.invert(adding(one_chunk(tuples.column(change))))
 
 
 def _added_last(tuples: pa.Table, change: str) -> pa.Table:
-    """Return the tuples, those that take rows away before those that add rows, otherwise in their order."""
+    """Return the tuples: first those that remove rows, then those that add rows, otherwise in their order."""
     adds = adding(one_chunk(tuples.column(change))).to_numpy(zero_copy_only=False)
     return tuples.take(pa.array(np.argsort(adds, kind="stable")))
 
 
 def _newest(tuples: pa.Table, keys: list[str], order: str, stored: Stored) -> pa.Table:
-    """Return each key's greatest tuple by a field, unless the stored row is greater. Of equal ones the last counts."""
+    """Return each key's greatest tuple by a field, unless the stored row is greater.
+
+    Among equal ones the last one wins.
+    """
     by = ranked((one_chunk(tuples.column(order)), "ascending"), nulls_least=True)
     tuples = tuples.take(pa.array(last_rows(tuples.select(keys), by)))
     if not tuples.num_rows:
@@ -73,5 +76,5 @@ def last_rows(keys: pa.Table, order: "np.typing.NDArray[np.int64] | None" = None
     encoded = pc.dictionary_encode(one_chunk(encode_keys(keys)))
     last = np.zeros(len(encoded.dictionary), np.int64)
     rows = np.arange(keys.num_rows) if order is None else order
-    last[encoded.indices.to_numpy()[rows]] = rows  # of several rows of a key the last one stays
+    last[encoded.indices.to_numpy()[rows]] = rows  # if a key has several rows, the last one is kept
     return np.sort(last)

@@ -1,4 +1,4 @@
-"""The objects of stateful operations that work now. Each keeps values of one step in one run, and so has one owner.
+"""The owners of stateful operations' objects. An object keeps values of one step in one run, so it has one owner.
 
 Two steps, or two runs in one process, that call one object would find each other's values in it.
 """
@@ -25,9 +25,9 @@ _lock = threading.Lock()
 
 @contextmanager
 def owned(target: object, owner: object, begins: bool, error: Callable[[], Exception]) -> Iterator[None]:
-    """Let `owner` call `target` within the block. With `begins` it becomes the owner, in place of a former one.
+    """Let `owner` use `target` within the block. With `begins` it becomes the owner, replacing a previous one.
 
-    Raises the `error` if another one works with the object now, or has become its owner since.
+    Raises `error` if another owner is using the object, or has become its owner since.
     """
     with _lock:
         for key in [key for key, use in _uses.items() if use.owner() is None]:

@@ -45,7 +45,7 @@ class DueTimes(Protocol):
     def due(self, until: int, most: int | None = None) -> pa.Table | None:
         """Return the keys that are due at or before `until` (microseconds since 1970).
 
-        With `most`, return only so many keys: those that are due first. Return None if the state does not know them.
+        With `most`, return only the first `most` keys. Return None if the state does not know them.
         """
         ...
 

@@ -17,9 +17,9 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class NumberedRows:
-    """Rows, each with the number of the thing that it describes.
+    """Rows, each with the number of its subject.
 
-    Several rows may describe one thing: they are told apart by their order.
+    Several rows may have the same subject; their order distinguishes them.
     """
 
     rows: pa.Table
@@ -27,14 +27,14 @@ class NumberedRows:
 
     @classmethod
     def only(cls, rows: pa.Table, there: pa.BooleanArray) -> "NumberedRows":
-        """Return those of the rows that are there, each numbered by its position among all."""
+        """Return the rows that exist, each numbered by its position among all."""
         return cls(rows.filter(there), there.to_numpy(zero_copy_only=False).nonzero()[0])
 
 
 def row_changes(before: NumberedRows, after: NumberedRows, schema: pa.Schema) -> pa.Table:
     """Return the changes in the order of the numbers: for an update the row before, then the row after.
 
-    `schema` has the fields of the rows, then the kind of change. Rows that stay as they are give nothing.
+    `schema` has the fields of the rows, then the kind of change. Unchanged rows give nothing.
     """
     old, new = _places(before.numbers, after.numbers)
     at_old, at_new = _pairs(old, new)
@@ -58,7 +58,7 @@ def _one_array(*columns: pa.ChunkedArray) -> pa.Array:
 
 
 def _pairs(old: Numbers, new: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the positions of the numbers that both have. No number comes twice in one of them."""
+    """Return the positions of the numbers that are in both. No number occurs twice in either."""
     if not (_ascend(old) and _ascend(new)):
         _, at_old, at_new = np.intersect1d(old, new, assume_unique=True, return_indices=True)
         return at_old, at_new
@@ -82,14 +82,14 @@ def _without(count: int, left_out: Numbers) -> Numbers:
 
 
 def _marked(count: int, at: Numbers) -> npt.NDArray[np.bool_]:
-    """Return for each of so many positions whether it is one of these."""
+    """Return for each of this many positions whether it is listed."""
     marks = np.zeros(count, np.bool_)
     marks[at] = True
     return marks
 
 
 def _places(*numbers: Numbers) -> list[Numbers]:
-    """Return for each row one number from the number that it has, and its position among the rows with that number."""
+    """Return for each row a number made from its own and its position among the rows with that number."""
     if all(map(_ascend, numbers)):
         return [*numbers]
     positions = [_positions(own) for own in numbers]
@@ -108,7 +108,7 @@ def _positions(numbers: Numbers) -> Numbers:
 def equal(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
     """Return for each row whether two values are the same: null is null, NaN is NaN, and -0.0 is not 0.0.
 
-    A function may see in which way two zeros differ. So the row that is taken away must be the one that was added.
+    A function may distinguish two zeros, so the removed row must be exactly the added one.
     """
     if kinds.is_nested(one.type) or kinds.is_floating(one.type):
         one, other = encode_column(one_chunk(one)), encode_column(one_chunk(other))

@@ -96,10 +96,16 @@ class _Update:
         return emitted
 
     def _owned(self) -> AbstractContextManager[None]:
-        """Return a block in which the user's object works for this step. A function keeps no values, so any may."""
+        """Return a context in which only this step uses the user's object.
+
+        A function keeps no values, so any step may use it.
+        """
         if self._plain:
             return nullcontext()
-        what = "is called by another step or run now, and would mix the values of both: give each an own object"
+        what = (
+            "is used by another step or run at the same time, which would mix the values of both: create a separate "
+            "object for each"
+        )
         return owned(self._user, self, self._begun is None, lambda: self._where.error(what))
 
     def _compiled(self, stateful: Stateful) -> Kernel:

@@ -1,7 +1,7 @@
 """The changes that a batch makes in a table, or in the join of two tables, over whole columns.
 
-The keys whose rows may have changed come from the new values of the batch. Their rows as the batch left them, and as
-the batch before left them, are read from the states, and compared.
+The keys whose rows may have changed come from the new values of the batch. Their rows as of this batch and as of the
+previous one are read from the states, and compared.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ Rows = npt.NDArray[np.int64]
 
 MakeChanges = Callable[[Sequence[pa.Table], Read, Read], pa.Table]
 """A function that returns the changes of a batch. Its arguments are the new values of the tables, and functions that
-read states as the batch left them and as the batch before left them."""
+read states as of this batch and as of the previous one."""
 
 
 def compile_changes(step: TableChanges) -> MakeChanges:
@@ -64,7 +64,8 @@ def compile_changes(step: TableChanges) -> MakeChanges:
 def _referring(index: HeldState, keys: pa.Table, own: pa.Schema, before: Read) -> pa.Table:
     """Return the keys of the rows that refer to rows with these keys.
 
-    The index is read as of the batch before: a row that refers to another one since this batch has changed itself.
+    The index is read as of the previous batch: a row whose reference changed in this batch is among the changed rows
+    anyway.
     """
     schema, wanted = shape_of(index).keys, [column.combine_chunks() for column in _distinct(keys)[0].columns]
     found = find_keys(wanted, lambda columns: before(index, pa.table(columns, schema=schema)))
@@ -74,8 +75,8 @@ def _referring(index: HeldState, keys: pa.Table, own: pa.Schema, before: Read) -
 def _distinct(keys: pa.Table) -> tuple[pa.Table, Rows]:
     """Return each key once, and for each row the number of its key.
 
-    A floating-point key is written in one way, with the zero 0.0: the tuple that added a row may have had another zero
-    than the one that takes it away.
+    Floating-point keys are normalized to 0.0: the tuple that added a row may have had another zero than the one that
+    removes it.
     """
     if keys.num_columns == 0 or not keys.num_rows:
         return keys.slice(0, 1), np.zeros(keys.num_rows, np.int64)
@@ -100,18 +101,18 @@ class _Rows:
         return _Rows([column.take(at) for column in self.fields], self.there.take(at))
 
     def only(self, known: pa.BooleanArray) -> "_Rows":
-        """Return the rows with the others, of which something is not known, left out."""
+        """Return the rows without those that are not fully known."""
         fields = [pc.if_else(known, column, pa.scalar(None, column.type)) for column in self.fields]
         return _Rows(fields, pc.and_(self.there, known))
 
     def under(self, keys: pa.Table) -> NumberedRows:
-        """Return the rows that are there, with their keys."""
+        """Return the existing rows with their keys."""
         columns = [column.combine_chunks() for column in keys.columns] + self.fields
         names = [str(number) for number in range(len(columns))]
         return NumberedRows.only(pa.Table.from_arrays(columns, names), self.there)
 
     def beside(self, other: "_Rows", left: bool) -> "_Rows":
-        """Return these rows with those of another table. With `left`, a row stays without a partner."""
+        """Return these rows joined with those of another table. With `left`, a row is kept without a partner."""
         return _Rows([*self.fields, *other.fields], self.there if left else pc.and_(self.there, other.there))
 
 
@@ -125,7 +126,7 @@ class _Table:
     kind: pa.DataType
     names: list[str]
     entries: bool
-    """True if each stored value is a row, also one that is presented as null."""
+    """True if each stored value is a row, even one that is presented as null."""
 
     @classmethod
     def of(cls, state: HeldState, step: str, entries: bool = False) -> "_Table":

@@ -97,7 +97,7 @@ class TimedOverlay(Overlay):
         return [(at, self._named[n][1], name, n) for at, name, n in ripe]
 
     def _name(self, numbers: Sequence[int]) -> None:
-        """Note these keys in the forms in which users see them and in which they are ordered."""
+        """Record these keys as users see them, and in the form by which they are ordered."""
         if numbers:
             numbers = list(dict.fromkeys(numbers))
             keys = self._whole().take(numbers)

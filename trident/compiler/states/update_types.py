@@ -31,7 +31,7 @@ class WindowBatch:
     """One batch in the form in which the update of a state sees it.
 
     `time` returns when the batch was planned, in seconds since 1970, the same at every replay. `watermark` is the state
-    of the step's watermark, as the batch before left it; None if the step has no watermark. A join has two: `watermark`
+    of the step's watermark, as of the previous batch; None if the step has no watermark. A join has two: `watermark`
     is that of its left stream, `second` that of its right stream. `clock` is given if an update gets only a part of a
     batch's tuples, from which it cannot compute how the batch moves the watermark.
     """

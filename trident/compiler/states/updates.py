@@ -1,6 +1,6 @@
 """State updates: the changes by a reducer or a user's updater. They are computed before any change is written.
 
-The tuples are frozen and in a fixed order, and the state is as the batch before left it. The result, each key once with
+The tuples are frozen and in a fixed order, and the state is as of the previous batch. The result, each key once with
 its new value, is frozen too. So it does not matter how often an update runs: only the frozen result is written.
 """
 

@@ -75,7 +75,7 @@ class _Keys:
 def _first_rows(rows: Ids, numbers: Ids, count: int) -> Ids:
     """Return the first of these rows for each key. `numbers` are the numbers of the rows' keys."""
     first = np.full(count, -1, np.int64)
-    first[numbers[::-1]] = rows[::-1]  # of several rows of a key the last one assigned stays, which is the first
+    first[numbers[::-1]] = rows[::-1]  # the last assignment of a key is kept, which here is its first row
     return first[first >= 0]
 
 

@@ -1,7 +1,7 @@
 """Early results: the changes of the results of windows that a batch touches, from before the batch to after it.
 
-The row before a change is computed anew, from the window as the state has it of the batch before. So the state holds
-no results, and has the same entries with early results as without.
+The row before a change is computed again, from the window's state as of the previous batch. So the state holds no
+results, and its entries are the same with and without early results.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from trident_state.keys import encode_keys
 
 
 def changed_results(before: pa.Table, after: pa.Table, keys: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Return the changes from some results to others, by the fields `keys`, which say whose result a row is.
+    """Return the changes between two sets of results. The fields `keys` identify whose result a row is.
 
     A window and group may have several results. They are compared in their order.
     """

@@ -92,7 +92,7 @@ class _Join:
         return Updated(pa.concat_tables([*puts, *gone]), results, late_rows(tables, new), due)
 
     def _next_due(self, clock: Clock, clocks: Sequence[Clock]) -> int | None:
-        """Return when a tuple without a partner leaves while no tuple comes: when both clocks reach that time."""
+        """Return when a tuple without a partner becomes due if no tuple arrives: when both clocks reach that time."""
         ends = [
             start + self._joining.bucket + self._horizon.closes[number]
             for number in (LEFT, RIGHT)

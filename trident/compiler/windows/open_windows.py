@@ -16,8 +16,8 @@ from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys
 
 _LARGE = 4096
-"""The rows of a table of keys that is not put together with later ones. A table takes 1.5 KB besides its rows, so the
-few keys of a small batch must not remain one."""
+"""The rows from which a table of keys is not merged with later ones. A table takes 1.5 KB besides its rows, so small
+tables must be merged."""
 
 
 class BatchIndex:

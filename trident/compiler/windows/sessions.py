@@ -48,7 +48,7 @@ class Session:
     """One session of a group: from its first tuple to the end of the gap after its last tuple.
 
     `content` are the positions of the session's tuples or accumulators in the `_Content` of the batch. `former` are the
-    numbers of the stored sessions that it has in it.
+    numbers of the stored sessions that it contains.
     """
 
     start: int
@@ -129,14 +129,14 @@ class _Sessions:
         return pa.concat_tables([touched, due.take(pa.array(rows, pa.int64()))]).combine_chunks() if rows else touched
 
     def _changes(self, keys: pa.Table, sessions: Sequence[Sequence[Session]]) -> pa.Table:
-        """Return the changes of the results of sessions: one that grows is updated, one that enters another leaves."""
+        """Return the changes of session results: a growing session is updated, one merged into another is deleted."""
         before, after = list[tuple[Session, int]](), list[tuple[Session, int]]()
         old, new, stored = list[int](), list[int](), self._content.stored
         for at, session in ((at, session) for at, own in enumerate(sessions) for session in own):
             former = [stored[number] for number in session.former]
             if former and session is former[0]:
                 continue  # no tuple of the batch is in it
-            # A session that leaves comes before the one that it enters, which may end at the same time.
+            # A deleted session comes before the one that it merged into, which may end at the same time.
             before += [(entering, at) for entering in [*former[1:], *former[:1]]]
             after.append((session, at))
             number = len(before) + len(after)

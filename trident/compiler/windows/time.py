@@ -198,9 +198,9 @@ def mark_in(stored: Stored) -> Mark:
 def watermark_after(config: WindowConfig | EventTime, mark: Mark, latest: int | None, batch: WindowBatch) -> Mark:
     """Return the watermark after the batch. It never goes back, even if a clock or the times of tuples do.
 
-    A stream that has been silent for `idleAfter` counts as if it went on with the delay of its last tuples: its
-    watermark moves as far as the time of the batches did since then. So a stream that comes back with tuples as fresh
-    as before has no late ones.
+    A stream that has been silent for `idleAfter` counts as if it continued with the delay of its last tuples: its
+    watermark advances with the batch time since then. So a stream that returns with tuples as fresh as before has no
+    late ones.
 
     When a clock that was set back is right again, the silence begins again. Otherwise a machine whose clock begins in
     1970, until it asks for the time, would move the watermark by decades.

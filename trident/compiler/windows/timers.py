@@ -53,7 +53,7 @@ class _Turn:
 
     @property
     def until(self) -> int:
-        """The latest time of a timer that may fire. A timer of a key that is left would be before a later one."""
+        """The latest time of a timer that may fire: later timers must wait for the postponed keys."""
         return self.clock.after if self.rest is None else min(self.clock.after, self.rest)
 
 
@@ -111,7 +111,7 @@ class _Timed(Values):
         return replace(updated, due=self._next_due(turn, indexed))
 
     def _first_of(self, keys: pa.Table, stored: Stored) -> int | None:
-        """Return the first due time of these keys as of the batch before; None without keys."""
+        """Return the first due time of these keys as of the previous batch; None without keys."""
         assert self._shape.due is not None
         times = self._shape.due(stored.read(keys)).to_pylist() if keys.num_rows else []
         return min((time for time in times if time is not None), default=None)

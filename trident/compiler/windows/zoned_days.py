@@ -40,7 +40,7 @@ def number(zone: str, days: int, start: int) -> int:
 def _near(zone: str, days: int, times: Ids) -> tuple[Ids, Ids]:
     """Return the starts of all windows around these times, in order and each once, and the numbers of the windows.
 
-    Of windows with one start, of which all but the last have no moment, only the last is returned.
+    If several windows have the same start, all but the last are empty, and only the last is returned.
     """
     if not len(times):
         return times, times
@@ -55,7 +55,7 @@ def _near(zone: str, days: int, times: Ids) -> tuple[Ids, Ids]:
 
 @lru_cache(maxsize=100_000)
 def _midnight(zone: str, day: int) -> int:
-    """Return when a day begins. `day` counts from 1970-01-01; before the year 1 and after 9999 offsets stay."""
+    """Return when a day begins. `day` counts from 1970-01-01; before year 1 and after 9999 the offset is constant."""
     wall = day * DAY
     shown = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=min(max(wall, FIRST), LAST))
     offset = ZoneInfo(zone).utcoffset(shown)
