@@ -227,7 +227,7 @@ def test_the_last_batch_until_a_time_is_read(trident_: Run, tmp_path: Path) -> N
     assert lines(trident_("get", "wc", "counts", "dog", "--as-of", now)) == [{"key": "dog", "value": 2}]
     early = refused(trident_("get", "wc", "counts", "dog", "--as-of", "2001-01-01 10:00"), 1)
     assert "2001-01-01 10:00 is before the batches that are kept" in early
-    for wrong, message in (("soon", "is neither a txid, a time such"), ("2999-01-01", "has not come yet")):
+    for wrong, message in (("soon", "'soon': expected a txid, a time such"), ("2999-01-01", "has not come yet")):
         assert message in refused(trident_("get", "wc", "counts", "dog", "--as-of", wrong), 2)
 
 
@@ -265,5 +265,5 @@ def test_a_program_says_where_its_states_are(
     assert Path("x.csv").read_text().splitlines()[0] == '"word","mean"'
     assert "no state 'maens'; did you mean 'means'?" in refused(trident_("get", "m", "maens", "dog", *state[2:]))
     assert "expected module:topology" in refused(trident_("get", "m", "means", "dog", "--program", "x"), 2)
-    assert "leave --url out" in refused(trident_("get", *state, "dog", "--url", "redis://nowhere"), 2)
+    assert "remove --url" in refused(trident_("get", *state, "dog", "--url", "redis://nowhere"), 2)
     assert lines(trident_("get", "m", "means", "dog")) == [{"key": "dog", "value": 2.5}]  # the log names the place

@@ -88,8 +88,11 @@ def test_tags_are_made_read_listed_and_dropped(source: tuple[Run, list[str]]) ->
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("http://x", "--name", "wc", "--checkpoint", "c"), "--name, --checkpoint: an option of a program"),
-        (("tagged:topology", "--token", "env:PATH"), "--token: an option of a server, which 'tagged:topology' is not"),
+        (("http://x", "--name", "wc", "--checkpoint", "c"), "--name, --checkpoint: this is an option of a program"),
+        (
+            ("tagged:topology", "--token", "env:PATH"),
+            "--token: this is an option of a server, but 'tagged:topology' is not",
+        ),
         (("tagged",), "'tagged': expected module:topology"),
     ],
 )

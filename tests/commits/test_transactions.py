@@ -349,7 +349,7 @@ def test_an_object_works_for_one_step_and_one_run(tmp_path: Path) -> None:
     """Two that call it in turn would find each other's sum in it."""
     operation, source = Total(), FeederBatchSpout("n long")
     topology, _ = totals(operation, [1], [2])
-    with pytest.raises(TopologyError, match=r"Total.* keeps the values of state 'total' already"):
+    with pytest.raises(TopologyError, match=r"Total.* already keeps the values of state 'total'"):
         topology.newStream("more", FixedBatchSpout("n long", [[10]])).statefulEach(operation, "t long", name="more")
     first = TridentTopology()
     first.newStream("numbers", source).statefulEach(operation, "total long", name="total")

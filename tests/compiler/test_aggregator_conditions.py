@@ -289,10 +289,14 @@ def test_sql_on_spark(spark: Any) -> None:
 @pytest.mark.parametrize(
     ("condition", "kind", "says"),
     [
-        (col("n"), TypeDeclarationError, "it gives bigint; a filter is a condition, such as col('n') > 3"),
+        (col("n"), TypeDeclarationError, "it is bigint; a filter is a condition, such as col('n') > 3"),
         (col("m") > 1, TopologyError, "no field 'm'; the fields are (n bigint)"),
         ("n > 1", TopologyError, "'n > 1' is not an operation; give a callable"),
-        (lambda a, b: True, TopologyError, "does not fit: it is called with one TridentTuple of all fields"),
+        (
+            lambda a, b: True,
+            TopologyError,
+            "takes the wrong arguments: it is called with one TridentTuple of all fields",
+        ),
         (Sum(), TopologyError, "is an aggregator: use it in aggregate"),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_null_or_an_older_row_does_not_replace_a_newer_one(count: int, found: 
         (
             lambda s: s.toTable("k", orderBy="k"),
             TopologyError,
-            "orderBy='k' is a field of the key",
+            "orderBy='k' is a key field",
         ),
         (
             lambda s: s.toTable("k", valueFields="x", orderBy="at"),

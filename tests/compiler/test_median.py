@@ -102,7 +102,7 @@ def test_a_state_continues_after_restarts(tmp_path: Path) -> None:
 
 def test_a_state_beyond_the_limit_stops_and_continues_with_a_greater_one(tmp_path: Path) -> None:
     assert run(3, 2, tmp_path) == {"a": 1.5}
-    with pytest.raises(TridentError, match="more than limit=3: start again with a greater limit") as failed:
+    with pytest.raises(TridentError, match="more than limit=3: restart with a greater limit") as failed:
         run(3, 3, tmp_path)
     assert "is frozen and kept" in str(failed.value)
     assert run(4, 3, tmp_path) == {"a": 2.0, "b": None}
@@ -121,7 +121,7 @@ def test_wrong_uses_are_told() -> None:
     rows = stream(TridentTopology(), "word string, n long", [])
     with pytest.raises(TopologyError, match="Median: limit=0: expected"):
         Median("n", limit=0)
-    with pytest.raises(TopologyError, match="Median orders numbers of one field, and 'word' is string"):
+    with pytest.raises(TopologyError, match="Median orders numbers of one field, but 'word' is string"):
         rows.aggregate("word", Median(), "m")
     with pytest.raises(ImportError, match="use Median"):
         from trident import Percentile  # type: ignore[attr-defined]  # noqa: F401

@@ -195,7 +195,7 @@ def test_moments_are_those_of_pythons_statistics(parts: list[list[Any]], offset:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: MaxBy("n"), r"MaxBy\('n'\) names one field, but takes two: MaxBy\('value', 'by'\)"),
+        (lambda: MaxBy("n"), r"MaxBy\('n'\) names one field, but takes two: name both, MaxBy\('value', 'by'\)"),
         (lambda: MaxBy(1, 2), r"MaxBy: 1 is not a field; write MaxBy\('value', 'by'\)"),
         (lambda: First("n", ignoreNulls="yes"), "First: ignoreNulls='yes': expected True or False"),
         (lambda: StdDev(3), r"StdDev\(3\): give the name of one field, such as StdDev\('price'\)"),
@@ -206,7 +206,7 @@ def test_moments_are_those_of_pythons_statistics(parts: list[list[Any]], offset:
         (lambda: rows([]).aggregate(First(), "out"), r"First takes one input field, not 3"),
         (
             lambda: rows([]).aggregate("k", Variance(), "out"),
-            r"Variance measures numbers of one field, and 'k' is string",
+            r"Variance measures numbers of one field, but 'k' is string",
         ),
         (lambda: rows([]).aggregate("k", First(), "out long"), r"First over string returns string, not bigint"),
     ],

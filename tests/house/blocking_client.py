@@ -26,7 +26,7 @@ _WORDS = {
     r"( *>>> )import asyncio\n": "",
     r"asyncio\.run\((.*?)\)\)$": r"\1)",
     r"asyncio\.sleep": "time.sleep",
-    r"Many tasks of one event loop may ask at once": "Any thread may ask",
+    r"Many tasks of one event loop may use it at once": "Any thread may use it",
     r"One task at a time": "One thread at a time",
     r"AsyncGenerator, AsyncIterator, Iterable": "Generator, Iterable, Iterator",
     r"\b(async|await) ": "",

@@ -148,10 +148,10 @@ def test_the_accumulators_type_follows_from_the_input(aggregator: BuiltinAggrega
     ("aggregator", "fields", "says"),
     [
         (Average(), "a int, b int", "Average adds numbers of one input field, not of 2 (a int, b int)"),
-        (Average(), "a string", "Average adds numbers of one field, and 'a' is string"),
+        (Average(), "a string", "Average adds numbers of one field, but 'a' is string"),
         (TopK(2), "a array<int>", "TopK compares values, but 'a' is array<int>: remove this field"),
         (CountDistinct(), "a map<int,int>", "CountDistinct cannot compare maps, and 'a' is map<int,int>"),
-        (Quantiles(0.5), "a date", "Quantiles orders numbers of one field, and 'a' is date"),
+        (Quantiles(0.5), "a date", "Quantiles orders numbers of one field, but 'a' is date"),
     ],
 )
 def test_fields_that_do_not_fit(aggregator: BuiltinAggregator, fields: str, says: str) -> None:
@@ -166,9 +166,10 @@ def test_fields_that_do_not_fit(aggregator: BuiltinAggregator, fields: str, says
         (lambda: CountDistinct(3), "CountDistinct: lgK=3: expected a whole number from 4 to 21"),
         (
             lambda: Quantiles(),
-            "Quantiles takes ranks from 0 to 1, at least one; name the field before the aggregator, as in ('price',",
+            "Quantiles takes one or more ranks from 0 to 1, but got none; name the field before the aggregator, as in "
+            "('price',",
         ),
-        (lambda: Quantiles("v"), "not 'v'; name the field before the aggregator, as in ('v', Quantiles(0.5, 0.99))"),
+        (lambda: Quantiles("v"), "got 'v'; name the field before the aggregator, as in ('v', Quantiles(0.5, 0.99))"),
         (
             lambda: CountDistinct("v"),
             "lgK must be a whole number; name a field before the aggregator, as in ('v',",
@@ -181,7 +182,7 @@ def test_fields_that_do_not_fit(aggregator: BuiltinAggregator, fields: str, says
             lambda: TopK("v"),
             "TopK('v'): k must be a whole number; name a field before the aggregator, as in ('v', TopK(",
         ),
-        (lambda: Quantiles(50), "Quantiles takes ranks from 0 to 1, not 50"),
+        (lambda: Quantiles(50), "takes one or more ranks from 0 to 1, but got 50"),
         (lambda: Quantiles(0.5, k=1), "Quantiles: k=1: expected a whole number from 8 to 65535"),
     ],
 )

@@ -71,7 +71,7 @@ def test_each_number_of_a_registry_has_its_schema() -> None:
     assert read(registered(7, USER, {"id": 1})) == (1, None)
     assert read(registered(300, later, {"id": 2, "name": "ann"})) == (2, "ann")
     with pytest.raises(
-        ValueError, match="its schema has the number 8, but registry= has 7, 300: add this schema there"
+        ValueError, match="its schema has the number 8, but registry= has only 7, 300: add this schema there"
     ):
         read(registered(8, USER, {"id": 1}))
     with pytest.raises(ValueError, match=r"expected a value of a schema registry's serializer.*got b'\\x02'"):
@@ -85,7 +85,7 @@ def test_each_number_of_a_registry_has_its_schema() -> None:
         (b"\x02\x04", "not written with this schema: 1 bytes remain after the value$"),
         (
             registered(7, USER, {"id": 1}),
-            r"5 bytes are left over; it looks like a value of a .* give registry=\{number: schema\}, n",
+            r"5 bytes remain after the value; it looks like a value of a .* use registry=\{number: schema\} i",
         ),
         ("text", "expected binary, got .*: Avro values are not strings"),
     ],

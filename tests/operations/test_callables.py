@@ -73,7 +73,9 @@ def test_a_ready_udf_is_called_with_columns_and_knows_its_type(spark: SparkSessi
         stream().filter("line", plain)
     with pytest.raises(TopologyError, match="a udf returns one value per row; use map, or expr"):
         stream().flatMap("line", plain, "out")
-    with pytest.raises(TopologyError, match=r"does not fit: it is called with one Column for each field \(line, n\)"):
+    with pytest.raises(
+        TopologyError, match=r"takes the wrong arguments: it is called with one Column for each field \(line, n\)"
+    ):
         stream("line string, n long").each(plain, "out")
 
 

@@ -85,7 +85,7 @@ def test_values_have_the_forms_that_the_options_name() -> None:
             "field 'p': expected decimal(10,2), got \"0.00222\"",
         ),
         ("at timestamp", {}, {"at": MICROS}, "set timestamps='millis', 'micros' or 'nanos'"),
-        ("at timestamp", {"timestamps": "nanos"}, {"at": 1}, "finer than a microsecond"),
+        ("at timestamp", {"timestamps": "nanos"}, {"at": 1}, "finer resolution than microseconds"),
         ("at timestamp", {"timestamps": "millis"}, {"at": MICROS * 1000}, "outside the years 1 to 9999"),
         ("day date", {}, {"day": 10**9}, "outside the years 1 to 9999"),
         ("t string", {}, {"t": GONE}, "field 't': the database did not send the value"),
@@ -119,7 +119,7 @@ def test_an_array_or_a_map_that_an_update_left_unchanged_is_that_of_before() -> 
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (event(op="u", before=None, after={}), "the row before the update is missing, so that no aggregate"),
+        (event(op="u", before=None, after={}), "the row before the update is missing, so no aggregate"),
         (event(op="d", before={"id": 7}), "the deleted row lacks 'name', so no aggregate could remove it"),
         (event(op="d", before={"name": "x"}), "the deleted row lacks 'id'"),
         (event(op="c", before=None), "expected an object as 'after' of an event with op 'c', got None"),
@@ -182,7 +182,7 @@ def test_avro_has_the_same_envelope() -> None:
     assert Debezium(fields, schema=schema)(out.getvalue()) == changes
     registered = bytes.fromhex("0000000107") + out.getvalue()
     assert Debezium(fields, registry={263: schema})(registered) == changes
-    with pytest.raises(ValueError, match="has the number 263, but registry= has 8: add this schema there"):
+    with pytest.raises(ValueError, match="has the number 263, but registry= has only 8: add this schema there"):
         Debezium(fields, registry={8: schema})(registered)
     assert Debezium(fields, schema=schema)(None) == []
 

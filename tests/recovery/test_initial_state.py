@@ -243,7 +243,9 @@ def test_a_state_that_has_begun_takes_no_content(tmp_path: Path) -> None:
 
 
 def test_what_is_no_content_is_refused_when_the_stream_is_built() -> None:
-    with pytest.raises(TopologyError, match="initialState: 7 is not a pandas or Spark DataFrame"):
+    with pytest.raises(
+        TopologyError, match="initialState: 7 is not a source of values: expected a pandas or Spark DataFrame"
+    ):
         sales(7)
     with pytest.raises(TopologyError, match="initialState= needs an opaque or transactional state"):
         sales(KNOWN, MemoryMapState.nonTransactional())

@@ -171,7 +171,7 @@ def test_explain_says_what_a_start_would_do_with_each_state(
     assert told(BOTH, FROM_COUNT) == (
         f"a start of 't' there\n{begins}"
         f"  sales: changes its values with the first batch, after txid 2\n{shapes}"
-        f"    the previous program must have been stopped, not killed, if the state is in memory\n"
+        f"    the previous program must have been stopped cleanly (not killed) if the state is in memory\n"
     )
     assert told(BOTH) == (
         f"a start of 't' there\n{begins}"

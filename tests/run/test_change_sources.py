@@ -121,7 +121,7 @@ def test_a_row_without_its_key_fails_its_batch(messages: list[Message], others: 
     rows = stream.each("key", FromJson("id long")).each("value", FromJson("v long"))
     rows.asUpserts("value").toTable("id", valueFields="v", name="rows")
     with (
-        pytest.raises(BatchFailedError, match="key field 'id' is null: the key of the table must be the key by which"),
+        pytest.raises(BatchFailedError, match="key field 'id' is null: the key of the table must be the source's key"),
         start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running,
     ):
         running.processAllAvailable(timeout=20)

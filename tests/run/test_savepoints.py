@@ -341,14 +341,17 @@ def test_one_savepoint_at_a_time_and_each_name_once(tmp_path: Path) -> None:
             running.savepoint("../before")
         dropSavepoint("first", "before", tmp_path)
         running.savepoint("before")
-    assert "takes another savepoint" in str(errors[0])
+    assert "is already taking a savepoint" in str(errors[0])
     assert "takes a savepoint: deactivate() has to wait until savepoint() returns" in str(errors[1])
     with pytest.raises(TopologyConditionError, match="cannot savepoint topology 'first': it is STOPPED"):
         running.savepoint("late")
 
 
 def test_a_topology_without_a_place_has_no_savepoint() -> None:
-    with start_local(words(), name="first") as running, pytest.raises(SavepointError, match="has no place"):
+    with (
+        start_local(words(), name="first") as running,
+        pytest.raises(SavepointError, match="has no location for a savepoint"),
+    ):
         running.savepoint("before")
 
 

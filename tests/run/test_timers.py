@@ -230,7 +230,7 @@ def test_what_cannot_have_timers_is_refused_when_the_stream_is_built() -> None:
     refused("lateness= is a span of event time", onTimer=fire, lateness=1)
     refused("maxTimersPerBatch=0: expected a whole number of at least 1", onTimer=fire, maxTimersPerBatch=0)
     refused("has ttlSecs, but a timer must not expire", onTimer=fire, stateFactory=MemoryMapState.opaque(ttlSecs=9))
-    refused("belongs to a function", Quiet(), onTimer=fire)
+    refused("applies to functions only", Quiet(), onTimer=fire)
     refused("onTimer=7: expected a function of a Timer and the state", onTimer=7)
     refused("onTimer is called with a Timer and the KeyValueState", onTimer=lambda timer: None)
 

@@ -168,7 +168,7 @@ def test_layers_of_the_configuration(
     ("file", "variable", "message"),
     [
         ("[user]\nlimit = 5", ("TRIDENT_USER_LIMIT", "many"), "TRIDENT_USER_LIMIT='many': expected a int, as in"),
-        ("[user]\nof = { a = 1 }", ("TRIDENT_USER_OF", "x"), "a variable cannot set the dict of"),
+        ("[user]\nof = { a = 1 }", ("TRIDENT_USER_OF", "x"), "has a dict here, which a variable cannot replace"),
         ("user = 5", None, r"\[user\]: expected a table of names and values, not a int"),
         ("[user]\nday = 2026-01-01", None, "day has a value of the type date; accepted are texts"),
         ("[usr]\nregion = 'eu'", None, "did you mean 'user'"),

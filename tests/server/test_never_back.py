@@ -74,7 +74,7 @@ def test_no_call_goes_back(servers: tuple[str, str], seen: str, name: str) -> No
     with DRPCClient(servers[0], timeout=0.3) as client:
         answer_of(CALLS[seen](client))
         turn(client, servers[1])
-        with pytest.raises(ServerError, match=r"Behind: .*5\. If the topology was reset, .*: make a new client"):
+        with pytest.raises(ServerError, match=r"Behind: .*5\. If the topology was reset, .*: create a new client"):
             answer_of(CALLS[name](client))
 
 

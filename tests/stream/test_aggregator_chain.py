@@ -100,7 +100,8 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.aggregate(Narrow(), "a, b"),
         TopologyError,
-        "aggregate(state, tuple) does not fit: aggregate is called with the state, one TridentTuple and a collector",
+        "aggregate(state, tuple) takes the wrong arguments: aggregate is called with the state, one TridentTuple "
+        "and a collector",
     ),
     (lambda s: s.aggregate(Emitter, "a, b"), TopologyError, "Emitter is a class; give an instance of it, Emitter()"),
     (
@@ -130,9 +131,9 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.aggregate("n", Average(), "a long"),
         TypeDeclarationError,
-        "Average over bigint returns double, not bigint; write 'a', and cast the result with expr",
+        "Average over bigint returns double, not bigint; write 'a' without a type, and cast the result with expr",
     ),
-    (lambda s: s.aggregate("line", Average(), "a"), TypeDeclarationError, "Average adds numbers of one field, and 'l"),
+    (lambda s: s.aggregate("line", Average(), "a"), TypeDeclarationError, "Average adds numbers of one field, but 'l"),
     # extremes
     (lambda s: s.maxBy("x"), FieldNotFoundError, "lines/1:maxBy: no field 'x'; the fields are (line string, n bigint)"),
     (lambda s: s.minBy("line, n"), TopologyError, "minBy takes one field, not 2; write minBy('n')"),
@@ -141,10 +142,10 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         TopologyError,
         "lines/1:max: 'n' is not a comparator; give a callable of two TridentTuples that returns a number below 0, "
         "0 or "
-        "above 0; to compare a field write maxBy('n')",
+        "above 0; to compare a field, write maxBy('n')",
     ),
     (lambda s: s.minBy("n", 5), TopologyError, "5 is not a comparator; give a callable of two values of 'n'"),
-    (lambda s: s.min(len), TopologyError, "does not fit: it is called with two TridentTuples"),
+    (lambda s: s.min(len), TopologyError, "takes the wrong arguments: it is called with two TridentTuples"),
     (lambda s: s.max(by, scope="all"), TopologyError, "scope is 'partition' or 'batch', not 'all'"),
     (
         lambda s: s.each("n", lambda n: {n: n}, "m map<long,long>").maxBy("m"),
@@ -166,7 +167,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         TopologyError,
         "it returned None, expected a stream; return the stream",
     ),
-    (lambda s: s.applyAssembly(by), TopologyError, "by(a, b) does not fit: it is called with one stream"),
+    (lambda s: s.applyAssembly(by), TopologyError, "by(a, b) takes the wrong arguments: it is called with one stream"),
     (lambda s: s.applyAssembly(lambda s: stream("a long")), TopologyError, "a stream of another topology"),
 ]
 
@@ -183,7 +184,9 @@ def test_a_wrong_call(call: Make, error: type[TopologyError], says: str) -> None
 def test_a_state_takes_no_aggregator_that_emits() -> None:
     from tests.support.topologies import DeclaredState
 
-    with pytest.raises(TopologyError, match="is an Aggregator, which emits tuples and has no value for a state"):
+    with pytest.raises(
+        TopologyError, match="is an Aggregator, which emits tuples and has no value to store in a state"
+    ):
         stream("n long").persistentAggregate(DeclaredState(), Emitter(), "x")
 
 

@@ -13,7 +13,7 @@ from trident.state import MemoryMapState
 SPOUTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: FeederBatchSpout("word string"), "its positions do not identify the rows before them"),
     (lambda: IterableSpout("word string", []), "its positions do not identify the rows before them"),
-    (lambda: PollingSpout("word string", {"p": lambda at, most: ([], at)}), "its positions do not say which"),
+    (lambda: PollingSpout("word string", {"p": lambda at, most: ([], at)}), "its positions do not identify the rows"),
     (lambda: FixedBatchSpout("word string", [["a"]], cycle=True), "with cycle=True its batches have no beginning"),
     (lambda: KafkaSpout("x:1", "t", startingOffsets="latest"), "startingOffsets='latest' does not name a beginning"),
 ]

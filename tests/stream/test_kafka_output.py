@@ -23,8 +23,8 @@ CALLS: list[tuple[Callable[[Stream], object], str]] = [
     (lambda s: s.writeKafka("h:1", "t"), "no field 'value' for value=; the fields are (line string, n bigint,"),
     (
         lambda s: s.writeKafka("h:1", "t", value="n"),
-        "value: field 'n' is bigint: expected string or binary; create one, such as with "
-        "each(expr('to_json(struct(*))'), 'val",
+        "value: field 'n' is bigint: expected string or binary; create one, for example "
+        "with each(expr('to_json(struct(*))'), 'val",
     ),
     (lambda s: s.writeKafka("h:1", "t", value="line", key="lin"), "no field 'lin' for key=; the fields are (line str"),
     (lambda s: s.writeKafka("h:1", "t", value="line, n"), "value='line, n': expected one field"),

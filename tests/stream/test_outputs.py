@@ -36,12 +36,14 @@ CALLS: list[tuple[Callable[[Stream], object], str]] = [
     ),
     (
         lambda s: s.foreachBatch(short),  # type: ignore[arg-type]
-        "lines/1:foreachBatch(short): short(batch: Any) does not fit: it is called as function(batch, txid, attempt), "
+        "lines/1:foreachBatch(short): short(batch: Any) takes the wrong arguments: it is called as "
+        "function(batch, txid, attempt), "
         "with a DataFrame and two numbers [short (test_outputs.py:",
     ),
     (
         lambda s: s.foreachArrow(short),  # type: ignore[arg-type]
-        "lines/1:foreachArrow(short): short(batch: Any) does not fit: it is called as function(batch, txid, attempt), "
+        "lines/1:foreachArrow(short): short(batch: Any) takes the wrong arguments: it is called as "
+        "function(batch, txid, attempt), "
         "with an Arrow table and two numbers",
     ),
     (

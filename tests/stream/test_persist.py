@@ -88,7 +88,9 @@ def test_a_reducer_that_takes_other_arguments_is_refused() -> None:
         def reduce(self, curr: int, tuple: Any) -> int:
             return 0
 
-    with pytest.raises(TopologyError, match=r"init\(tuple.*\) does not fit: init is called without arguments"):
+    with pytest.raises(
+        TopologyError, match=r"init\(tuple.*\) takes the wrong arguments: init is called without arguments"
+    ):
         stream("word string").persistentAggregate(STATE, Wrong(), "n")
     with pytest.raises(TopologyError, match=r"Longest is a class; give an instance of it, Longest\(\)"):
         stream("word string").persistentAggregate(STATE, Longest, "n")
@@ -164,7 +166,7 @@ def test_what_is_no_updater_is_refused() -> None:
         (7, "7 is not a state updater"),
         (
             lambda state, tuples: None,
-            "does not fit: it is called with the state, a list of TridentTuples and a collector",
+            "takes the wrong arguments: it is called with the state, a list of TridentTuples and a collector",
         ),
         (later, "async function"),
     ):

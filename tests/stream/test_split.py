@@ -143,7 +143,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", two, streams=STREAMS),
         TopologyError,
-        "two(a: str, b: str) does not fit: it is called with one argument for each field (line)",
+        "two(a: str, b: str) takes the wrong arguments: it is called with one argument for each field (line)",
     ),
     (
         lambda s: s.split("line", streams=STREAMS),

@@ -101,7 +101,12 @@ class Plain(Function):
         ((Unready(),), {}, TopologyError, "prepare would never be called by statefulEach: initState begins a run"),
         ((WithCommit(), "a, b"), {}, TopologyError, "its method commit would never be called.*extend Transaction"),
         ((WithHook(),), {}, TopologyError, "its method preCommit would never be called.*its calls are"),
-        ((Narrow(), "a, b"), {}, TopologyError, r"prePrepare.*does not fit: prePrepare is called with 1 argument"),
+        (
+            (Narrow(), "a, b"),
+            {},
+            TopologyError,
+            r"prePrepare.*takes the wrong arguments: prePrepare is called with 1 argument",
+        ),
         ((count, "c"), {"keyFields": None}, TopologyError, "the state needs a key: pass keyFields='word', or group"),
         ((count, "c"), {"valueType": None}, TypeDeclarationError, "the type of the state's values is not declared"),
         ((count, "c"), {"keyFields": "wrod"}, FieldNotFoundError, "key field 'wrod' has no type.*did you mean 'word'"),

@@ -199,13 +199,15 @@ WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
     (
         lambda t, a, b: t.multiReduce([a, b], None, Grouped(), "n long"),  # type: ignore[arg-type]
         TopologyError,
-        "init(collector: Any, group: Any) does not fit: it is called with (collector), because the streams are not "
+        "init(collector: Any, group: Any) takes the wrong arguments: it is called with (collector), because the "
+        "streams are not "
         "grouped",
     ),
     (
         lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("k1")], None, Reducer(), "n long"),  # type: ignore[arg-type]
         TopologyError,
-        "init(collector: Any) does not fit: it is called with (collector, group), because the streams are grouped",
+        "init(collector: Any) takes the wrong arguments: it is called with (collector, group), because the "
+        "streams are grouped",
     ),
     (
         lambda t, a, b: t.multiReduce([a, b], None, Reducer, "n long"),  # type: ignore[arg-type]

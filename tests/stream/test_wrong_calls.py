@@ -258,8 +258,8 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each(expr("upper(line)"), "w"),
         TypeDeclarationError,
-        "lines/1:each(expr): the type of output field 'w' is known only to Spark, which is not used to build a "
-        "topology: write it with the field, such as 'w string'",
+        "lines/1:each(expr): the type of output field 'w' is known only to Spark, which is not used while a "
+        "topology is built: write it with the field, such as 'w string'",
     ),
     (lambda s: s.each("line", Emits(), "w"), TypeDeclarationError, "or give the Function an attribute outputType"),
     (
@@ -301,18 +301,18 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", two, "w string"),
         TopologyError,
-        "two(a, b) does not fit: it is called with one argument for each field (line)",
+        "two(a, b) takes the wrong arguments: it is called with one argument for each field (line)",
     ),
     (
         lambda s: s.each(two, "w string"),
         TopologyError,
-        "two(a, b) does not fit: it is called with one TridentTuple of all fields; name the fields to pass one "
-        "argument for each: 'line, n'",
+        "two(a, b) takes the wrong arguments: it is called with one TridentTuple of all fields; "
+        "to pass one argument for each field, name the fields: 'line, n'",
     ),
     (
         lambda s: s.each("line", Miscast(), "w string"),
         TopologyError,
-        "execute(tuple) does not fit: execute is called with a TridentTuple and a collector",
+        "execute(tuple) takes the wrong arguments: execute is called with a TridentTuple and a collector",
     ),
     (
         lambda s: s.each("line", Yields(), "w string"),
@@ -466,7 +466,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.aggregate("line", Sum(), "s"),
         TypeDeclarationError,
-        "lines/1:aggregate(Sum): Sum adds numbers of one field, and 'line' is string; it takes byte, short, integer, "
+        "lines/1:aggregate(Sum): Sum adds numbers of one field, but 'line' is string; it takes byte, short, integer, "
         "long, float, double, decimal",
     ),
     (
@@ -478,7 +478,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.aggregate("n", Sum(), "s int"),
         TypeDeclarationError,
-        "Sum over bigint returns bigint, not int; write 's', and cast",
+        "Sum over bigint returns bigint, not int; write 's' without a type, and cast",
     ),
     (lambda s: s.aggregate("n", Sum(), "a, b"), TopologyError, "an aggregator returns one field, not 2 (a, b)"),
     (
@@ -522,7 +522,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         lambda s: s.minBy("line", "n"),
         TopologyError,
         "'n' is not a comparator; give a callable of two values of 'line' that returns a number below 0, 0 or above "
-        "0; to compare a field write minBy('n')",
+        "0; to compare a field, write minBy('n')",
     ),
     (
         lambda s: s.groupBy("line").aggregate("n", Sum(), "line"),

@@ -1,7 +1,7 @@
 """Checks of Python values against a declared column type, and their conversion to the form that Arrow accepts.
 
 Every value from outside is checked here: results of users' functions, rows of spouts, arguments of queries, keys of
-states. Arrow itself is not safe: some values end the process (a Decimal with a great exponent), and others are stored
+states. Arrow itself is not safe: some values end the process (a Decimal with a large exponent), and others are stored
 as a different value (1e-77 as 0.00). So only values that the declared type can hold exactly reach Arrow.
 """
 
@@ -141,7 +141,7 @@ def _is_in_years(value: datetime.datetime) -> bool:
 def _accept_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
     """Return a number as a Decimal with exactly as many digits after the point as the type has.
 
-    Arrow rescales any other Decimal by a table of powers of ten, which it reads out of bounds for great exponents.
+    Arrow rescales any other Decimal by a table of powers of ten, which it reads out of bounds for large exponents.
     """
     if not isinstance(value, decimal.Decimal | int):
         raise NotAccepted(value, kind)
@@ -164,9 +164,9 @@ def _accept_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
 
 @lru_cache
 def exactly(precision: int, scale: int) -> tuple[decimal.Decimal, None, decimal.Context]:
-    """Return the arguments with which `quantize` makes a Decimal one of this type.
+    """Return the arguments with which `quantize` converts a Decimal to this type.
 
-    It raises for a result that lost a digit or has too many digits. Arguments by position are read twice as fast as
+    `quantize` raises if the result lost a digit or has too many digits. Arguments by position are read twice as fast as
     those by name.
     """
     context = decimal.Context(
@@ -195,7 +195,7 @@ def _accept_plain(value: Any, kind: pa.DataType, accepted: tuple[Any, ...]) -> A
 
 
 def _accept_floating(value: float, kind: pa.DataType) -> float:
-    """Return a number that is finite in the type if it is finite."""
+    """Return a number as a float of the type. A finite number must stay finite."""
     try:
         number = float(value)
     except OverflowError:

@@ -20,7 +20,7 @@ class AnswerRows(list[Row]):
         self._fill(table.column_names, list(map(to_python, table.columns)), table.num_rows, txids)
 
     def _fill(self, fields: Iterable[str], columns: Sequence[list[Any]], count: int, txids: Mapping[str, int]) -> None:
-        """Fill this list with rows that are made of the values of each field."""
+        """Fill this list with rows, made of the values of each field."""
         self.fields: tuple[str, ...] = tuple(fields)
         self.txids = dict(txids)
         row = Row(*self.fields)

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class cached_property(functools.cached_property[T]):  # noqa: TID251 (this is the other one)
-    """`functools.cached_property`, without its trap: before Python 3.12 it keeps a lock of its class.
+    """`functools.cached_property` without its class-wide lock, which it has before Python 3.12.
 
     If a thread of the parent computes the property of any object at the fork, this lock stays locked in the child,
     which then waits for ever.

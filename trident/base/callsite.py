@@ -70,7 +70,7 @@ def site_of(target: Any) -> CallSite:
 
 
 def _parsed(owner: type) -> CallSite:
-    """Return the source location of a class, for which Python parses the whole file."""
+    """Return the source location of a class. Python parses the whole file for it."""
     name = owner.__qualname__.rpartition("<locals>.")[2]
     try:
         return CallSite(name, inspect.getsourcefile(owner) or "", inspect.findsource(owner)[1] + 1)

@@ -22,7 +22,7 @@ does not replace the JVM options of the user."""
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _LONGEST = 600
-"""The most seconds that the making of an archive may take."""
+"""The most seconds that making an archive may take."""
 
 
 def archive_file() -> Path:

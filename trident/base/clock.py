@@ -10,7 +10,7 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return the seconds since an arbitrary moment.
 
-        They never go back; only differences of two calls have a meaning.
+        They never decrease; only the difference of two calls has a meaning.
         """
         ...
 

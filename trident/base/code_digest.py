@@ -1,8 +1,8 @@
-"""A digest of the code of a user's function, by which a later start sees that the function has changed.
+"""A digest of the code of a user's function. A later start uses it to see that the function has changed.
 
 The digest is of the compiled instructions, without names of functions and locals, lines and docstrings: a function
 that was moved, renamed or commented has the same digest. A second digest, of the plain values and the functions that
-the code reads from elsewhere, is behind the first (`trident.base.code_values`).
+the code reads from elsewhere, follows the first (`trident.base.code_values`).
 """
 
 import dis

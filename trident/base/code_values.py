@@ -17,7 +17,7 @@ _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdli
 
 
 def values_read(function: FunctionType, instructions: Callable[[CodeType], Any]) -> list[Any]:
-    """Return what a function reads, as text, in the order in which its code does; `instructions` gives those of code.
+    """Return what a function reads, as text, in the order of its code; `instructions` returns those of code.
 
     >>> least, program = 3, {"__name__": "program", "MOST": 7}
     >>> values_read(eval("lambda n, by=2: n < MOST", program), lambda code: [])

@@ -53,7 +53,7 @@ EVOLVE_POINTS = (
     "heal.acquired",
     "heal.applied",
 )
-"""Points that only the first batch after a change of a state's shape reaches, or a heal of a store."""
+"""Points that only the first batch after a change of a state's shape reaches, or the repair of a store."""
 
 SAVEPOINT_POINTS = (
     "savepoint.pages",
@@ -62,10 +62,10 @@ SAVEPOINT_POINTS = (
     "savepoint.published",
     "savepoint.dropped",
 )
-"""Points that only a savepoint reaches, in the order in which it does."""
+"""Points that only a savepoint reaches, in order."""
 
 FORK_POINTS = ("fork.taken", "fork.begun", "fork.state", "fork.enrolled", "fork.done")
-"""Points that only a fork reaches, in the order in which it does."""
+"""Points that only a fork reaches, in order."""
 
 RESTORE_POINTS = ("restore.taken", "restore.files", "restore.done")
 """Points that only a return to a savepoint reaches, in the order in which it does."""
@@ -74,10 +74,11 @@ RESET_POINTS = ("reset.owner", "reset.log")
 """The points in a reset of a fork."""
 
 BACKFILL_POINTS = ("backfill.caught.up", "backfill.former.committed", "start.backfilled")
-"""Points that only a start reaches that fills new states with the earlier tuples of their streams."""
+"""Points that are reached only by a start that fills new states with the earlier tuples of their streams."""
 
 DELTA_POINTS = ("delta.written", "delta.committed", "delta.merged", "delta.compacted", "delta.dropped")
-"""Points that only a state in a Delta table reaches: around the version of a batch and of a merge, and in a drop."""
+"""Points that only a state in a Delta table reaches: before and after the version of a batch or a merge, and in a
+drop."""
 
 _ALL_POINTS = (
     *(*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS, *SAVEPOINT_POINTS, *FORK_POINTS, *BACKFILL_POINTS),

@@ -160,7 +160,7 @@ class Reader:
         return self.error(f"unknown type {name!r}{hint} (write a name with blanks in backticks: `Origin State` string)")
 
     def name_with_blanks(self) -> str | None:
-        """Return the intended field name with blanks, in backticks, if several words precede a type; None otherwise."""
+        """Return the intended field name with blanks, in backticks, if several words precede a type; otherwise None."""
         words = [self.tokens[self.at - 2][1]] if self.at > 1 and self.tokens[self.at - 2][0] == "word" else []
         for kind, text in self.tokens[self.at - 1 :]:
             if kind not in ("word", "number"):

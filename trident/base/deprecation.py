@@ -1,6 +1,7 @@
-"""Names that go: each works for two further minor versions, with a warning that names its replacement.
+"""Deprecated names: each works for two further minor versions, with a warning that names its replacement.
 
-docs/compatibility.md has the promise. `tests/compatibility` compares the public names with those of the former version.
+docs/compatibility.md makes this promise. `tests/compatibility` compares the public names with those of the former
+version.
 """
 
 import functools
@@ -22,7 +23,7 @@ def minor_of(version: str) -> str:
 
 
 def farewell(name: str, instead: str, since: str) -> str:
-    """Return the text of a warning: `name` goes; `instead` is what to write, `since` the version that said so first.
+    """Return a deprecation warning for `name`: `instead` is the replacement, `since` the first version that warns.
 
     >>> farewell("trident.Total", "trident.Sum", "0.3")
     'trident.Total is deprecated since version 0.3, and version 0.5 removes it: use trident.Sum'
@@ -32,7 +33,7 @@ def farewell(name: str, instead: str, since: str) -> str:
 
 
 def warn_deprecated(name: str, instead: str, since: str, depth: int = 1) -> None:
-    """Warn the caller of a function that uses a name that goes, such as an argument.
+    """Warn the caller of a function that it uses a deprecated name, such as an argument.
 
     `depth` is the number of calls between this function and the user's line, without this call.
     """
@@ -40,7 +41,7 @@ def warn_deprecated(name: str, instead: str, since: str, depth: int = 1) -> None
 
 
 def deprecated(instead: str, since: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator for a function or method that goes. Type checkers do not see the difference.
+    """Return a decorator for a deprecated function or method. Type checkers do not see the difference.
 
     >>> @deprecated("new_total", since="0.3")
     ... def total(numbers):

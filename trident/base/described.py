@@ -24,7 +24,7 @@ def keep(owner: object, **fields: object) -> None:
 
 
 def described(owner: object, **shown: object) -> str:
-    """Return the call that makes `owner`, with the arguments that differ from their defaults.
+    """Return the call that creates `owner`, with the arguments that differ from their defaults.
 
     The parameters and their defaults are those of its class. The value of an argument is the attribute with its name.
     If that attribute has another form than the argument, or must stay hidden, `shown` has the value instead.

@@ -12,4 +12,4 @@ def reset_with(arguments: str | None = None) -> str:
 
 
 RESET = reset_with("name, checkpointLocation")
-"""The text for messages that do not know the name and the place of the topology."""
+"""The text for messages that do not know the name and the location of the topology."""

@@ -1,4 +1,7 @@
-"""A finding of `trident doctor`: a fault of the environment, its effect, and the way out. And what gives findings."""
+"""A finding of `trident doctor`: a fault of the environment, its effect, and the way out.
+
+And the objects that report findings.
+"""
 
 import time
 from collections.abc import Callable, Iterable
@@ -38,7 +41,7 @@ class Examined(Protocol):
     def examine(self, now: Now = time.time) -> Iterable[Finding]:
         """Yield the faults that prevent a start. Change nothing in the system that is examined.
 
-        It takes a few seconds at most, also if a server does not answer.
+        It takes a few seconds at most, even if a server does not answer.
         """
         ...
 

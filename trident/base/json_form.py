@@ -1,4 +1,4 @@
-"""The form in which the log keeps the JSON that a user's code returns: a position, a checkpoint."""
+"""The form in which the log stores the JSON that a user's code returns: a position, a checkpoint."""
 
 import math
 from typing import Any, TypeAlias

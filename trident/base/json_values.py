@@ -26,7 +26,7 @@ _FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return the value of a text from outside, with each number that has a point or an exponent as a Decimal.
+    """Return the value of a JSON text from outside, with each number that has a point or an exponent as a Decimal.
 
     Raises ValueError if the text is not JSON, is nested too deeply to be read, or has a whole number of more than 4,300
     digits.

@@ -10,7 +10,7 @@ from trident.base.missing_names import missing_name
 
 _LISTED = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 _FORMER = re.compile(r"^from (\S+) import (\w+) as (\w+)  # since (\d+\.\d+)$", re.MULTILINE)
-"""A name that goes, with its replacement and the version that deprecated it (docs/compatibility.md)."""
+"""A deprecated name, with its replacement and the version that deprecated it (docs/compatibility.md)."""
 
 
 def lazy_names(

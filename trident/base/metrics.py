@@ -31,7 +31,7 @@ _OF_ALL = ("topology", "group")
 
 
 class SummedHistogram(Histogram):
-    """A histogram that takes many observations at once, as numbers by the upper bounds of the buckets."""
+    """A histogram that takes many observations at once, as counts by the upper bounds of the buckets."""
 
     def take(self, numbers: Mapping[float, int], sum: float) -> None:
         """Add observations with this sum."""
@@ -70,8 +70,8 @@ def names_exposed(name: str, kind: Kind) -> tuple[str, ...]:
 class MetricsRegistry(Collector):
     """Holds metrics, and returns copies of them. Thread-safe. A registry of prometheus_client can `register` it.
 
-    A name belongs to one kind and one set of labels. A use of it as another kind, with other labels, or beside a name
-    that Prometheus takes for the same one is a ValueError.
+    A name belongs to one kind and one set of labels. Using it as another kind, with other labels, or beside a name
+    that Prometheus considers the same raises ValueError.
 
     >>> metrics = MetricsRegistry()
     >>> metrics.count("rows_total", "Rows read.", 3, stream="words")
@@ -85,14 +85,15 @@ class MetricsRegistry(Collector):
         self._metrics: dict[str, One] = {}
         self._series: dict[str, dict[Labels, One]] = {}
         self._at_hand: dict[tuple[Any, ...], One] = {}
-        """The series that were used, by kind, name and labels in the order of their use. It spares their checks."""
+        """The series in use, by kind, name and labels in the order of their use. A series found here needs no
+        checks."""
         self._looks: list[Callable[[MetricsRegistry], None]] = []
         self._exposed: dict[str, str] = {}
         """The metric of each name that Prometheus reads."""
         self._label_names: dict[str, tuple[str, ...]] = {}
 
     def look_with(self, look: "Callable[[MetricsRegistry], None]") -> None:
-        """Call `look` with this registry before each `collect`. It can set gauges that nothing else updates."""
+        """Call `look` with this registry before each `collect`. It can set gauges that are updated nowhere else."""
         self._looks.append(look)
 
     def count(self, name: str, help: str, by: float, /, **labels: str) -> None:
@@ -113,7 +114,7 @@ class MetricsRegistry(Collector):
             self._one(Histogram, name, help, labels).observe(seconds)
 
     def observe_many(self, name: str, help: str, numbers: Mapping[float, int], sum: float, /, **labels: str) -> None:
-        """Add observations to a histogram of long times: numbers by the bounds in `LONG_SECONDS`, and their sum."""
+        """Add observations to a histogram of long durations: counts by the bounds in `LONG_SECONDS`, and their sum."""
         with self._lock:
             self._one(SummedHistogram, name, help, labels).take(numbers, sum)
 

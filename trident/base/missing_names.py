@@ -10,7 +10,7 @@ from typing import NoReturn
 def missing_name(module: str, name: str, hint: Callable[[], str], asker: FrameType) -> Exception:
     """Return the error for a name that a module lacks.
 
-    `hint` returns a replacement. `asker` is the frame that asked the module's ``__getattr__``.
+    `hint` returns a replacement. `asker` is the frame that called the module's ``__getattr__``.
 
     An import gets an ImportError: ``from module import name`` drops the message of an AttributeError. If Python
     itself asks for a submodule that is not imported yet, it gets a plain AttributeError and then imports the submodule.

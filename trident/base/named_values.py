@@ -1,11 +1,11 @@
-"""Tuples with names (a Row, a namedtuple, a TridentTuple), given where values are matched with fields by position."""
+"""Named tuples (a Row, a namedtuple, a TridentTuple) passed where values are matched with fields by position."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def misplaced(value: object, names: Sequence[str]) -> str | None:
-    """Return why a value is refused that has one of `names` at another position than they do; None for any other value.
+    """Return why a value is refused that has one of `names` at the wrong position; None for any other value.
 
     The value of one field would silently become that of another. A tuple without any of the names is only renamed.
 

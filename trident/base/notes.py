@@ -30,7 +30,7 @@ class Notes:
 
     counts: dict[str, int] = field(default_factory=dict)
     warnings: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    """For each warning how often it came, and the first example."""
+    """For each warning the number of its occurrences, and the first example."""
 
     def count(self, name: str, by: int) -> None:
         """Add to a counter."""
@@ -87,7 +87,7 @@ def noting(notes: Notes | None) -> Iterator[None]:
 
 @contextmanager
 def noting_if_it_ends() -> Iterator[None]:
-    """Take back the notes of user code in this block if the block raises."""
+    """Discard the notes of user code in this block if the block raises."""
     notes = _current.get()
     before = None if notes is None else (dict(notes.counts), dict(notes.warnings))
     try:

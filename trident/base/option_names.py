@@ -20,8 +20,8 @@ def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
     """Return a decorator of a method: an unknown keyword raises an ArgumentsError that names the intended one.
 
     So do a missing argument, and one without a name that needs it. `elsewhere` maps the names that others use to the
-    method's own, or to a sentence that names the replacement, in which ``{value}`` stands for the value that came. A
-    method that is decorated already stays as it is.
+    method's own, or to a sentence that names the replacement, in which ``{value}`` stands for the given value. A
+    method that is already decorated is not changed.
     """
 
     def decorate(call: _Call) -> _Call:
@@ -91,7 +91,7 @@ def _misfit(parameters: Sequence[inspect.Parameter], args: Sequence[object], opt
 
 
 def _options(call: Callable[..., Any]) -> Iterator[str]:
-    """Yield the names of a method's parameters, without the first one; those of ``**options: Unpack[...]``, too."""
+    """Yield the names of a method's parameters, except the first; also those of ``**options: Unpack[...]``."""
     for parameter in list(inspect.signature(call).parameters.values())[1:]:
         if parameter.kind is parameter.VAR_KEYWORD:
             for options in get_args(parameter.annotation):

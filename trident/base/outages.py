@@ -3,8 +3,8 @@
 from trident.base.errors import TridentError, UserFunctionError
 
 _AWAY = ("ConnectionError", "TimeoutError")
-"""The class names of errors of a service that does not answer: clients of services define their own classes with these
-names."""
+"""The class names of errors of a service that does not answer. Clients of services define their own classes with
+these names."""
 
 
 def is_away(error: BaseException) -> bool:

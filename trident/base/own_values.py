@@ -1,7 +1,7 @@
-"""Copies of values that a user's function or spout emits, because it may fill the same list again for its next tuple.
+"""Copies of values that a user's function or spout emits, because it may reuse the same list for its next tuple.
 
-The values of a batch are converted to Arrow together, after all calls. A list, dict or buffer that was filled again by
-then would give all tuples its last content. The metadata that a user's spout gets is copied too: it may change them.
+The values of a batch are converted to Arrow together, after all calls. If a list, dict or buffer were reused by then,
+all tuples would have its last content. The metadata that a user's spout gets is copied too: it may change them.
 """
 
 import copy
@@ -21,7 +21,7 @@ _NEVER_FILLED = frozenset(
 
 
 def may_be_filled(fields: pa.Schema) -> bool:
-    """Return whether a function may give a value of these fields as a list, a dict or a buffer that it fills again."""
+    """Return whether a value of these fields may be a list, a dict or a buffer that the function reuses."""
     return any(kinds.is_nested(field.type) or kinds.is_binary(field.type) for field in fields)
 
 

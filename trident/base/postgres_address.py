@@ -12,14 +12,14 @@ from trident.base.secrets import SOURCES, read_secret
 SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
 
 _PASSING = ("08", "40", "53", "55P03", "57014", "57P", "58")
-"""Prefixes of SQLSTATEs of temporary errors: lost connections, conflicts, cancelled statements, a full or restarting
-server."""
+"""Prefixes of SQLSTATEs of temporary errors: lost connections, conflicts, cancelled statements, a server without
+resources or restarting."""
 
 _REFUSALS = re.compile(
     r"authentication failed|no pg_hba\.conf entry|does not exist|no password supplied|not permitted to log in"
     r"|certificate verify failed|permission denied for database"
 )
-"""Messages of a server that would also refuse the next connection. Errors while connecting have no SQLSTATE."""
+"""Messages of a server that would refuse the next connection as well. Errors while connecting have no SQLSTATE."""
 
 
 def postgres_client(user: str, extra: str) -> Any:
@@ -36,7 +36,7 @@ def postgres_client(user: str, extra: str) -> Any:
 
 
 def open_connection(client: Any, **parameters: Any) -> Any:
-    """Return a connection of psycopg, with which a forked child cannot disturb its parent's conversation."""
+    """Return a connection of psycopg that a forked child cannot disturb."""
     return in_child(client.connect(**parameters), _sever)
 
 

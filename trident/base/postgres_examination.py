@@ -1,4 +1,4 @@
-"""The examination of a PostgreSQL database for `trident doctor`: reached, and allowed to do what a topology needs."""
+"""The examination of a PostgreSQL database for `trident doctor`: reachable, and with enough rights."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from trident.base.reach import SECONDS
 from trident.base.redis_address import redacted
 
 Question = Callable[[Any], Iterator[Finding]]
-"""A question to an open connection of psycopg. It yields the faults that it finds."""
+"""A query on an open connection of psycopg. It yields the faults that it finds."""
 
 _STOPS = "a start is refused, or stops with the first batch"
 
@@ -24,7 +24,7 @@ def examine_database(
     now: Now,
     *questions: Question,
 ) -> Iterator[Finding]:
-    """Yield the faults of a database, then the answers to `questions`, each in a transaction that is rolled back.
+    """Yield the faults of a database, then those that `questions` find, each in a transaction that is rolled back.
 
     `user`, `password`: as for `parameters_of`. `extra`: the extra that has the client.
     """
@@ -46,7 +46,7 @@ def examine_database(
 
 
 def primary(about: str) -> Question:
-    """Return the question whether the server takes writes."""
+    """Return the question whether the server accepts writes."""
 
     def asked(connection: Any) -> Iterator[Finding]:
         (standby,) = connection.execute("select pg_is_in_recovery()").fetchone()
@@ -60,7 +60,7 @@ def primary(about: str) -> Question:
 def may_create(about: str) -> Question:
     """Return the question whether the user may create tables in the first schema of its path.
 
-    If it may not, but may write a table there, perhaps all tables that it needs are there: then this is advice.
+    If it may not, but may write a table there, the needed tables may already exist: then the finding is only advice.
     """
 
     def asked(connection: Any) -> Iterator[Finding]:

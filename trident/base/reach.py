@@ -1,15 +1,15 @@
-"""Check that a machine accepts connections: the first question about a server that does not answer."""
+"""A check that a machine accepts connections: the first check of a server that does not answer."""
 
 import socket
 
 SECONDS = 3.0
-"""The time after which a server counts as out of reach."""
+"""The seconds after which a server counts as unreachable."""
 
 Endpoint = tuple[str, int]
 
 
 def unreached(host: str, port: int, seconds: float = SECONDS) -> str | None:
-    """Return the reason why no connection to a server opens; None if one does.
+    """Return the reason why no connection to a server can be opened; None if one can.
 
     >>> unreached("no-such-host.invalid", 80)
     'the name no-such-host.invalid does not resolve'

@@ -1,8 +1,8 @@
-"""The rows of an iterator that user code made: all of them, or an error.
+"""The rows of an iterator that user code created: all of them, or an error.
 
 Python ends a loop at a StopIteration, whichever code raised it. A generator turns the StopIteration of a function that
-it calls into a RuntimeError. An iterator in C, such as ``map(function, rows)``, lets it out: a loop over the map takes
-the failing row for the end, and loses the other rows in silence. Only the traceback shows the difference. The end of an
+it calls into a RuntimeError. An iterator in C, such as ``map(function, rows)``, does not: a loop over the map treats
+the failing row as the end, and silently loses the other rows. Only the traceback shows the difference. The end of an
 iterator in C has no frame of Python, and the end of an iterator in Python begins with a frame of ``__next__``.
 
 Two cases cannot be noticed: a function in C that raises StopIteration (``map(next, iterators)``), and an iterator that
@@ -17,11 +17,11 @@ from trident.base.callsite import CallSite
 from trident.base.own_values import own_value
 
 _PLAIN = frozenset({list, tuple, GeneratorType})
-"""The types that let no StopIteration out. Their rows are taken without a step of Python for each row."""
+"""The types that never pass a StopIteration on. Their rows are taken without a step of Python for each row."""
 
 
 def add_rows(collected: list[Any], rows: Iterable[Any], own: bool = False) -> None:
-    """Append all rows of an iterable to a list; if `own` is true, copies of rows that the iterable may fill again.
+    """Append all rows of an iterable to a list; if `own` is true, copy rows that the iterable may reuse.
 
     Raises RuntimeError, as a generator does, if a function raised StopIteration before the last row.
 

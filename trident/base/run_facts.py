@@ -18,4 +18,4 @@ class RunFacts:
 
 
 NO_FACTS = RunFacts()
-"""The facts of operations that belong to no run."""
+"""The facts of operations that are not part of a run."""

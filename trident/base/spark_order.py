@@ -1,4 +1,4 @@
-"""Spark's order of values: NaN is greater than every number and equal to NaN, -0.0 is 0.0, and a null is the least."""
+"""Spark's order of values: null is the least, NaN is the greatest number and equals NaN, and -0.0 equals 0.0."""
 
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""The call of a verb while the library reads it, and errors that name the call, the user's function and the line."""
+"""The call of a verb while it is processed, and errors that name the call, the user's function and the line."""
 
 import inspect
 import os
@@ -85,7 +85,7 @@ class NodeArguments(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The call of a verb, in the form in which errors describe it.
+    """The call of a verb, as errors describe it.
 
     `label` is the label of the node that the call makes, `called` the line of the call, `function` the function that
     the user passed.

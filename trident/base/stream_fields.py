@@ -1,6 +1,6 @@
-"""The fields of the tuples of several named streams in one table: the stream's number, then every stream's fields.
+"""The fields of the tuples of several named streams in one table: the stream's number, then the fields of every stream.
 
-A split gives its tuples in this form, and so does a spout that declares several streams.
+A split emits its tuples in this form, and so does a spout that declares several streams.
 """
 
 from collections.abc import Sequence
@@ -29,5 +29,5 @@ def split_schema(streams: Sequence[tuple[str, spark.StructType]]) -> spark.Struc
 
 
 def inside(number: int, name: str) -> str:
-    """Return the name of field `name` of stream `number` among the fields of all streams."""
+    """Return the name of field `name` of stream `number` in the table of all streams."""
     return f"{number}.{name}"

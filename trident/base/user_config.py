@@ -26,7 +26,7 @@ class Table(dict[str, Any]):
     __slots__ = ()
 
     def _refused(self, *_args: Any, **_keywords: Any) -> NoReturn:
-        raise TypeError("the user configuration cannot be changed; dict(table) is a copy of your own")
+        raise TypeError("the user configuration cannot be changed; dict(table) is a copy that you can change")
 
     __setitem__ = __delitem__ = __ior__ = _refused
     clear = pop = popitem = setdefault = update = _refused
@@ -115,7 +115,7 @@ def shown_value(key: str, value: Any) -> Any:
 
 
 def is_secret(key: str, value: Any) -> bool:
-    """Return whether a value is a secret by its key, and not the name of its place."""
+    """Return whether a value is a secret according to its key, and not a reference (``env:`` or ``file:``) to one."""
     return bool(_SECRET.search(key)) and not _is_reference(value) and not isinstance(value, Mapping)
 
 

@@ -118,7 +118,7 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
 
 _VALUES = ValueColumns()
 _MANY = 16
-"""The values from which on it pays to check a whole column at once."""
+"""The number of values from which on checking a whole column at once pays."""
 
 
 def infer_arrow(values: list[Any], dictsAreStructs: bool = False) -> pa.Array:
@@ -146,7 +146,7 @@ _Infer = Callable[[list[Any]], pa.Array]
 
 
 def _build_of(value: Any, dictsAreStructs: bool) -> Callable[[list[Any], _Infer], pa.Array] | None:
-    """Return the function that makes a column of values like this one; None for a value without parts."""
+    """Return the function that converts values like this one to a column; None for a value without parts."""
     if isinstance(value, dict):
         return _structs_of if dictsAreStructs else _maps_of
     if isinstance(value, Row) and hasattr(value, "__fields__"):

@@ -32,7 +32,7 @@ class Waits:
     def wake(self) -> None:
         """Let the waiting threads check their conditions. Signal handlers may call this."""
         for lock in tuple(self._waiting):
-            with suppress(RuntimeError):  # another call has released it, and its thread has not checked yet
+            with suppress(RuntimeError):  # another call has released it, but its thread has not checked yet
                 lock.release()
 
     def until(self, condition: Callable[[], object], timeout: float | None = None) -> bool:
@@ -55,7 +55,7 @@ class Waits:
 
 
 class Flag:
-    """As `threading.Event`, without `clear`. Signal handlers may set it.
+    """Like `threading.Event`, without `clear`. Signal handlers may set it.
 
     >>> flag = Flag()
     >>> flag.wait(0), flag.set(), flag.wait(), flag.is_set()

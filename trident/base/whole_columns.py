@@ -1,9 +1,8 @@
-"""Columns of nested values, made from all their parts of one type at once.
+"""Columns of nested values, converted from all their parts of one type at once.
 
-A list of structs becomes a column for each member of the structs, and Arrow puts them together: a check of types and
-ranges is then one for a whole column, which takes a small part of the time that a check of each value takes. A value
-that is not certain to be accepted is a *doubt*: its row is noted, and the caller reads it by itself, which accepts it
-or raises the error for it.
+A list of structs is converted to one column for each member, and Arrow combines the columns. So types and ranges are
+checked once for a whole column, which is much faster than a check of each value. A value that is not certain to be
+accepted is a *doubt*: its row is noted, and the caller reads it by itself, which accepts it or raises the error for it.
 """
 
 import datetime
@@ -25,12 +24,15 @@ REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowExce
 
 
 class WholeColumns:
-    """The conversion of values to columns. A subclass says which forms lists, structs and single values have."""
+    """The conversion of values to columns. A subclass defines how it recognizes lists, structs and single values."""
 
     lists: frozenset[type] = frozenset()
 
     def column(self, values: list[Any], kind: pa.DataType, doubts: set[int]) -> pa.Array:
-        """Return the values as a column of type `kind`. One in doubt is null there; `doubts` takes its position."""
+        """Return the values as a column of type `kind`.
+
+        A doubtful value is null there, and `doubts` receives its position.
+        """
         if kinds.is_list(kind):
             return self._lists(values, kind, doubts)
         if kinds.is_struct(kind):
@@ -40,7 +42,7 @@ class WholeColumns:
         return self.plain(values, kind, doubts)
 
     def members(self, values: list[Any], names: list[str], doubts: set[int]) -> list[Any]:
-        """Return structs as dicts, and null for a null and for each that is in doubt."""
+        """Return structs as dicts; null for a null and for each doubtful struct."""
         raise NotImplementedError
 
     def plain(self, values: list[Any], kind: pa.DataType, doubts: set[int]) -> pa.Array:
@@ -48,11 +50,11 @@ class WholeColumns:
         raise NotImplementedError
 
     def keys_are_plain(self, kind: pa.DataType) -> bool:
-        """Return whether keys of this type in one dict are different values in the column, too."""
+        """Return whether different keys of this type in one dict are different values in the column, too."""
         raise NotImplementedError
 
     def value(self, value: Any, kind: pa.DataType) -> Any:
-        """Return a value as one that `accept` takes. Raises one of `REFUSALS` if there is none."""
+        """Return a value in a form that `accept` takes. Raises one of `REFUSALS` if there is none."""
         return value
 
     def one_by_one(self, values: list[Any], kind: pa.DataType, doubts: set[int]) -> pa.Array:
@@ -209,7 +211,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
 
 
 def offsets_of(values: Sequence[Any]) -> pa.Array:
-    """Return the position at which the items of each value begin, null for a null, and the number of all items."""
+    """Return the position at which the items of each value begin (null for a null), and the number of all items."""
     ends = [0, *accumulate([0 if value is None else len(value) for value in values])]
     if None in values:
         return pa.array([None if v is None else end for end, v in zip(ends, [*values, ()], strict=True)], pa.int32())

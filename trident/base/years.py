@@ -1,6 +1,6 @@
 """The years 1 to 9999, which are the range of Python's datetime.
 
-Arrow and Spark also hold times beyond them, which no datetime can give to a user's function or a reader.
+Arrow and Spark also hold times beyond them, which no datetime can represent.
 """
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ def row_outside_years(column: pa.Array | pa.ChunkedArray) -> int | None:
 
 
 def time_text(column: pa.Array | pa.ChunkedArray, row: int) -> str:
-    """Return the time in a row that `row_outside_years` found, as text. Arrow writes it, because Python cannot.
+    """Return the time in a row that `row_outside_years` found, as text. Arrow formats it, because Python cannot.
 
     >>> time_text(pa.array([LAST + 1], pa.timestamp("us", "UTC")), 0)
     '10000-01-01 00:00:00.000000'
@@ -55,7 +55,7 @@ def time_text(column: pa.Array | pa.ChunkedArray, row: int) -> str:
 
 
 def entry_text(keys: pa.Table | pa.RecordBatch, row: int) -> str:
-    """Return an entry's key in the form in which a message shows it, whatever times it contains; "" without key fields.
+    """Return an entry's key as a message shows it, whatever times it contains; "" without key fields.
 
     >>> entry_text(pa.table({"word": ["cow"], "at": pa.array([LAST + 1], pa.timestamp("us"))}), 0)
     "word='cow', at=10000-01-01 00:00:00.000000"

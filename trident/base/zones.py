@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 def is_zone(name: object) -> bool:
     """Return whether a name is that of a time zone, such as Europe/Berlin, or UTC.
 
-    Short names such as EST are none, because Java and Python take some of them for different zones.
+    Short names such as EST are refused, because Java and Python interpret some of them as different zones.
 
     >>> is_zone("Europe/Berlin"), is_zone("EST"), is_zone("Berlin")
     (True, False, False)

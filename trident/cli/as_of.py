@@ -28,5 +28,5 @@ def _batch(ctx: click.Context, param: click.Parameter, value: str | None) -> int
         raise click.BadParameter(str(error), ctx, param) from None
     if known is None:
         expected = "expected a txid, a time such as '2026-11-26 09:00', or a tag such as tag:month-end"
-        raise click.BadParameter(f"{value!r} is neither {expected}", ctx, param)
+        raise click.BadParameter(f"{value!r}: {expected}", ctx, param)
     return value

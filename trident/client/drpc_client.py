@@ -8,7 +8,9 @@ from trident_client.client import Client
 
 
 class DRPCClient(Client[ServedRows]):
-    """Asks the DRPC functions and states of a topology over HTTP. Any thread may ask.
+    """A client that calls the DRPC functions and reads the states of a topology over HTTP.
+
+    Any thread may use it.
 
     Its answers never go back: each shows at least the batches that earlier answers to this client showed. A request is
     repeated while the server says that it cannot answer yet, which is safe because requests only read.

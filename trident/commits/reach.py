@@ -65,7 +65,7 @@ class Reach:
         if state not in self._found:
             try:
                 self._puts.check_reached(shared)
-            except StateUnavailableError:  # perhaps no process reaches it at the moment
+            except StateUnavailableError:  # perhaps no process reaches it just now
                 raise
             except StateError as error:
                 # To the workers, a server that just lost its last writes looks like another server. The following read

@@ -177,7 +177,7 @@ def _as_before(variable: str, text: str, before: Configured) -> Any:
     """Return a text of the environment as a value of the type that the file has."""
     kind = type(before.value)
     if kind not in _OF_TEXT:
-        raise TopologyError(f"{variable}: a variable cannot set the {kind.__name__} of {before.layer}")
+        raise TopologyError(f"{variable}: {before.layer} has a {kind.__name__} here, which a variable cannot replace")
     try:
         return _OF_TEXT[kind](text)
     except (KeyError, ValueError):

@@ -1,1 +1,1 @@
-"""`trident doctor`: checks of the environment in which a topology is to run, each with the way out."""
+"""`trident doctor`: checks of the environment in which a topology is to run, each with a remedy."""

@@ -1,4 +1,4 @@
-"""The case that the checks examine: a machine, the options of a start, and perhaps a program."""
+"""The case that the checks examine: a machine, the options of a start, and possibly a program."""
 
 import os
 import time
@@ -26,7 +26,7 @@ class Case:
     name: str = "topology"
     program: TopologyPlan | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
-    """The options of the start that the call names; they outrank those of trident.toml and the environment."""
+    """The options of the start that the call names; they take precedence over trident.toml and the environment."""
     profile: str | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     port: int | None = None
@@ -48,7 +48,7 @@ class Case:
 
     @cached_property
     def plan(self) -> TopologyPlan | None:
-        """The program, its spouts with the options of the start as far as these fit."""
+        """The program, whose spouts have the options of the start as far as these fit."""
         try:
             return self.program and with_spout_options(self.program, self.options.get("spouts"))
         except TopologyError:  # the check `program` reports it

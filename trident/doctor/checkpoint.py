@@ -1,4 +1,4 @@
-"""The checkpoint: its folder and disk, and the log of the topology that is there already."""
+"""The checkpoint: its folder and disk, and the topology's log that already exists there."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ _OURS = (LOG_FILE, OWNER, f".{OWNER}.", "scratch-", ".trident-doctor-", *OWN_NAM
 
 
 def checkpoint(case: Case) -> Iterable[Finding]:
-    """Find a checkpointLocation that cannot be written, is no local disk, or has other files."""
+    """Check for a checkpointLocation that cannot be written, is not on a local disk, or has other files."""
     if (own := _folder_of(case)) is None:
         return
     place = own.parent
@@ -40,7 +40,7 @@ def checkpoint(case: Case) -> Iterable[Finding]:
 
 
 def log(case: Case) -> Iterable[Finding]:
-    """Find a log that cannot be continued, or that another driver holds."""
+    """Check for a log that cannot be continued, or that another driver holds."""
     redis = case.log
     with contextlib.ExitStack() as opened:
         if redis is not None:
@@ -67,7 +67,7 @@ def log(case: Case) -> Iterable[Finding]:
 
 
 def _folder_of(case: Case) -> Path | None:
-    """Return the topology's folder; None if no checkpoint, or none that a start would take, is named."""
+    """Return the topology's folder; None if no checkpoint is named, or one that a start would refuse."""
     named = case.options.get("checkpointLocation")
     try:
         return None if named is None else folder(named) / case.name
@@ -76,7 +76,7 @@ def _folder_of(case: Case) -> Path | None:
 
 
 def _open(case: Case, where: Path | None) -> LogReading | None:
-    """Open the topology's log read-only; None if there is none yet."""
+    """Open the topology's log read-only; None if it does not exist yet."""
     from trident.log.protocol import LogAbsentError
 
     if case.log is not None:
@@ -123,7 +123,7 @@ def _of_user(there: Path, place: Path) -> Iterator[Finding]:
 
 
 def _of_queries(*places: Path) -> Iterator[Finding]:
-    """Yield a finding for the checkpoint of a Structured Streaming query, beside which a start would make a new log."""
+    """Yield a finding for the checkpoint of a Structured Streaming query: a start would create a new log beside it."""
     for place in places:
         if is_query_checkpoint(DiskFiles(place)):
             todo = f"Give a folder of its own; {GUIDE} says how a topology begins where the query stopped"

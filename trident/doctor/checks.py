@@ -1,4 +1,4 @@
-"""The checks of `trident doctor`, in the order in which they are made. A new check is a function, and a line here."""
+"""The checks of `trident doctor`, in their order. A new check is a function and a line here."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from trident.doctor.parts import parts, program
 from trident.doctor.workers import spark
 
 Check = Callable[[Case], Iterable[Finding]]
-"""A question about a case, which answers with the faults that it finds. Its name is that of the function."""
+"""A check of a case, which yields the faults that it finds. Its name is that of the function."""
 
 CHECKS: Sequence[Check] = (
     packages,
@@ -47,7 +47,7 @@ class Diagnosis(NamedTuple):
 
 
 def diagnoses(case: Case, checks: Sequence[Check] = CHECKS) -> Iterator[Diagnosis]:
-    """Yield the findings of all checks. A check that fails itself is a finding, and no other check is left out."""
+    """Yield the findings of all checks. If a check itself fails, that is a finding, and the other checks still run."""
     for check in checks:
         name = check.__name__
         try:

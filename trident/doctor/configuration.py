@@ -10,7 +10,7 @@ from trident.doctor.case import Case
 
 
 def configuration(case: Case) -> Iterable[Finding]:
-    """Find unknown options, wrong values and unknown profiles."""
+    """Check for unknown options, wrong values and unknown profiles."""
     matters = "a start is refused, so that no option is ignored"
     try:
         configured(case.name, case.profile, case.environment)

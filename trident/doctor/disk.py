@@ -1,4 +1,4 @@
-"""The abilities of a file system that a checkpoint needs, tried out in the folder."""
+"""The abilities that a checkpoint needs of a file system, tested in the folder."""
 
 import fcntl
 import os
@@ -35,7 +35,10 @@ def tried(folder: Path) -> Iterable[Finding]:
             os.replace(file, file.with_name("link"))
     except OSError as error:
         todo = "Give a folder on a disk of this machine that its user may write; another way is log=RedisLog(...) and "
-        todo += "filesLocation=, which need no disk"
+        todo += (
+            "Yield the first operation that fails in a folder's file system: to write, lock, sync, link or rename a "
+            "file."
+        )
         found = f"a file there cannot be {doing}: {error.strerror or error}"
         yield Finding(str(folder), found, "the log needs this: a start fails, or the log may be damaged", todo)
 
@@ -60,7 +63,7 @@ def space(folder: Path, least: int = LEAST_FREE) -> Iterable[Finding]:
 
 
 def _kind(folder: Path) -> str:
-    """Return the kind of the file system that has a folder; "" if this system does not say."""
+    """Return the kind of the file system of a folder; "" if this system does not report it."""
     try:
         text = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

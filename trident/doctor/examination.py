@@ -1,4 +1,4 @@
-"""The examination of one part of a program, by the part itself. It runs in the driver, and in Spark's workers."""
+"""The examination of one part of a program, by the part itself. It runs in the driver and in Spark's workers."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The trial of a file store: read, create, list and delete a file. It runs in the driver, and in Spark's workers."""
+"""The test of a file store: read, create, list and delete a file. It runs in the driver and in Spark's workers."""
 
 import secrets
 import time
@@ -12,14 +12,14 @@ from trident.files.store import FileStore
 
 @dataclass(frozen=True, slots=True)
 class StoreTrial:
-    """A file store that is tried out. `about` names it, `matters` is the effect of a fault."""
+    """A file store to be tested. `about` names it, `matters` is the effect of a fault."""
 
     place: FileStore
     about: str
     matters: str = "a start or a commit fails"
 
     def examine(self, now: Now = time.time) -> Iterator[Finding]:
-        """Yield the first thing that cannot be done in the file store."""
+        """Yield the first operation that fails in the file store."""
         name, doing, content = f"trident-doctor-{secrets.token_hex(8)}", "ask for a file", b"trident doctor\n"
         try:
             self.place.size(name)  # first, because it does not wait for a store that is out of reach

@@ -1,4 +1,4 @@
-"""The filesLocation: an object store or HDFS that answers, and in which the driver may write, read and delete."""
+"""The filesLocation: whether the object store or HDFS answers, and the driver may write, read and delete there."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from trident.doctor.file_store import StoreTrial
 
 
 def files_location(case: Case) -> Iterable[Finding]:
-    """Find a filesLocation that is out of reach, or in which a right is missing."""
+    """Check for a filesLocation that cannot be reached, or in which a right is missing."""
     url = case.options.get("filesLocation")
     about = f"filesLocation={url}"
     try:

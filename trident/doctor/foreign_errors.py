@@ -5,7 +5,7 @@ from trident.base.redis_address import redacted
 
 
 def said(error: Exception) -> str:
-    """Return an error's message, or the last line of a traceback in it, after the class of an error of other programs.
+    """Return an error's message, or the last line of a traceback in it, preceded by the class of a foreign error.
 
     >>> said(RuntimeError("no master at redis://me:secret@host"))
     'RuntimeError: no master at redis://me:***@host'

@@ -1,4 +1,4 @@
-"""The Java of Spark, and settings that lead Spark's launcher elsewhere."""
+"""The Java for Spark, and settings that point Spark's launcher elsewhere."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ _NO_SPARK = 'Spark does not start; topologies with start(engine="embedded") need
 
 
 def java(case: Case) -> Iterable[Finding]:
-    """Find a Java that is missing, or too old for Spark."""
+    """Check for a Java that is missing, or too old for Spark."""
     if not case.on_spark or is_java_bundled():
         return
     binary, home = machine_java(), case.environment.get("JAVA_HOME")
@@ -38,7 +38,7 @@ def java(case: Case) -> Iterable[Finding]:
 
 
 def spark_home(case: Case) -> Iterable[Finding]:
-    """Find a SPARK_HOME that leads to another Spark than the package pyspark."""
+    """Check for a SPARK_HOME that points to another Spark than the package pyspark."""
     home = case.environment.get("SPARK_HOME")
     if not home or not case.on_spark:
         return
@@ -58,7 +58,7 @@ def spark_home(case: Case) -> Iterable[Finding]:
 
 
 def worker_python(case: Case) -> Iterable[Finding]:
-    """Find a Python for Spark's workers that is missing, or has another version than the driver's."""
+    """Check for a Python for Spark's workers that is missing, or has another version than the driver's."""
     python = case.environment.get("PYSPARK_PYTHON")
     if not python or not case.on_spark:
         return

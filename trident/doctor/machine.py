@@ -8,7 +8,7 @@ from trident.base.finding import Finding
 from trident.doctor.case import Case
 
 LEAST_FILES = 1024
-"""The open files that a driver with Spark, a server and some states needs at least."""
+"""The least number of open files that a driver with Spark, a server and some states needs."""
 
 
 def open_files(case: Case) -> Iterable[Finding]:
@@ -21,7 +21,7 @@ def open_files(case: Case) -> Iterable[Finding]:
 
 
 def names(case: Case) -> Iterable[Finding]:
-    """Find names and addresses by which this machine cannot be reached from itself."""
+    """Check for names and addresses by which this machine cannot reach itself."""
     yield from unresolved("localhost", "Add the line '127.0.0.1 localhost' to /etc/hosts")
     if not case.on_spark:
         return
@@ -48,7 +48,7 @@ def unresolved(name: str, todo: str) -> Iterable[Finding]:
 
 
 def port(case: Case) -> Iterable[Finding]:
-    """Find another program at the port at which the run is to be served."""
+    """Check for another program at the port on which the run is to be served."""
     if case.port and (reason := _not_ours(case.host, case.port)):
         todo = f"Give another --port (0: a free one), or end the program that has it (ss -ltnp 'sport = :{case.port}')"
         yield Finding(f"{case.host}:{case.port}", f"cannot be listened at ({reason})", "the server cannot start", todo)

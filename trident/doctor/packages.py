@@ -13,14 +13,15 @@ _BOUND = re.compile(r"(>=|<=|<|>|==)\s*([\d.]+)")
 
 
 def packages(case: Case) -> Iterable[Finding]:
-    """Find packages that are missing, or have a version that the library does not support."""
+    """Check for packages that are missing, or have an unsupported version."""
     for requirement in metadata.requires(DISTRIBUTION) or ():
-        if ";" not in requirement:  # otherwise it belongs to an extra, which its user reports if it is missing
+        # otherwise it belongs to an extra: the part that uses it reports it if it is missing
+        if ";" not in requirement:
             yield from unmet(requirement)
 
 
 def unmet(requirement: str) -> Iterable[Finding]:
-    """Yield a finding if a requirement is not met here.
+    """Yield a finding if a requirement is not met on this machine.
 
     >>> [finding.found for finding in unmet("no-such-distribution>=1")]
     ['it is not installed; trident-pyspark needs no-such-distribution>=1']

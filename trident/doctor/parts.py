@@ -1,4 +1,4 @@
-"""The program: whether its options fit together, and the sources, states and outputs that it names."""
+"""The program: whether its options fit together, and its sources, states and outputs."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,7 +19,7 @@ from trident.run.start import check_fit
 
 
 def program(case: Case) -> Iterable[Finding]:
-    """Find options that contradict each other or do not fit the program."""
+    """Check for options that contradict each other or do not fit the program."""
     if case.program is None:
         return
     try:

@@ -22,11 +22,14 @@ _NO_BATCH = "no batch runs on Spark"
 
 
 def spark(case: Case) -> Iterable[Finding]:
-    """Find a Spark that does not start or run Python, and servers out of reach of its workers. Only if asked for."""
+    """Check for a Spark that does not start or run Python, and servers that its workers cannot reach.
+
+    Only on request.
+    """
     if case.session is None:
         return
     answer: queue.SimpleQueue[list[Finding] | Exception] = queue.SimpleQueue()
-    # A thread of its own, because a Spark without executors waits for ever.
+    # A separate thread, because a Spark without executors waits for ever.
     threading.Thread(target=_ask, args=(case, answer), name="trident-doctor-spark", daemon=True).start()
     try:
         found = answer.get(timeout=case.spark_secs)
@@ -76,6 +79,6 @@ def _asked(case: Case) -> Iterator[tuple[str, Examined]]:
 
 
 def _in_workers(part: object) -> bool:
-    """Return whether workers read this source or may write this state, and not the driver alone."""
+    """Return whether workers, not only the driver, read this source or may write this state."""
     is_source = hasattr(part, "schema") and not getattr(part, "driverReads", False)
     return is_source or getattr(part, "writers", "driver") != "driver"

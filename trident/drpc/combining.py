@@ -1,6 +1,6 @@
-"""Batching of questions between threads: a caller answers its question and those of all callers that wait.
+"""Batching of requests between threads: a caller answers its request and those of all waiting callers.
 
-Then it hands this role to a caller that has come meanwhile, so no further thread is needed. `RequestQueue` decides
+Then it passes this role to a caller that has arrived meanwhile, so no further thread is needed. `RequestQueue` decides
 which caller answers which questions.
 """
 
@@ -17,7 +17,7 @@ from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import Subject, hanging_call
 
 _IDLE = 10.0
-"""Seconds after which a thread without questions ends."""
+"""Seconds after which a thread without requests ends."""
 
 _QUESTION = Subject("a question")
 
@@ -26,7 +26,7 @@ A = TypeVar("A")
 
 
 class AtWork:
-    """The answers on which threads work now, each with its audience. Thread-safe.
+    """The answers on which threads are working, each with its audience. Thread-safe.
 
     Calls in this process and calls through a server are all recorded here, so that every hanging call is reported.
     """
@@ -62,7 +62,7 @@ class AtWork:
 
 
 class _Call(Queued, Generic[Q, A]):
-    """One caller's question: it gets an answer or an error, or its caller answers the next batch itself."""
+    """One caller's request: it gets an answer or an error, or its caller answers the next batch itself."""
 
     def __init__(self, question: Q) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class _Call(Queued, Generic[Q, A]):
 
 
 class Combining(Generic[Q, A]):
-    """Answers questions in batches. `answer` returns one answer or exception for each question.
+    """Answers requests in batches. `answer` returns one answer or exception for each request.
 
     Parameters
     ----------
@@ -118,11 +118,11 @@ class Combining(Generic[Q, A]):
         in_child(self, Combining._begin_again)
 
     def _begin_again(self) -> None:
-        """Forget the questions of the parent's threads in a forked child: nobody would end their batch."""
+        """Forget the requests of the parent's threads in a forked child, where no thread would end their batch."""
         self._lock, self._queue = threading.Lock(), RequestQueue(self._most)
 
     def ask(self, question: Q, timeout: float | None = None) -> A:
-        """Return the answer to one question. Raises the question's error, or Late after `timeout` seconds.
+        """Return the answer to one request. Raises the request's error, or Late after `timeout` seconds.
 
         A caller with a timeout never answers a batch itself, because it must be able to leave. Another thread answers.
         """
@@ -165,7 +165,7 @@ class Combining(Generic[Q, A]):
         raise Late(call.thread)
 
     def _lead(self, call: _Call[Q, A]) -> None:
-        """Answer this call's question together with the waiting questions.
+        """Answer this call's request together with the waiting requests.
 
         Then notify a caller, which answers the next batch.
         """

@@ -192,7 +192,7 @@ class DRPCFunction:
             raise self.late(limit, late.thread) from None
 
     def answer_promptly(self, values: list[Any]) -> DRPCResult | None:
-        """Return the answer to one request in the calling thread; None if the request may have to wait for something.
+        """Return the answer to one request in the calling thread; None if the request may have to wait.
 
         It does not wait if no user's code is called, all states are in memory, and no commit must be held back.
         """
@@ -249,7 +249,7 @@ class DRPCFunction:
             return [*self.answer(requests[:half], audience), *self.answer(requests[half:], audience)]
 
     def _ended(self, error: BaseException) -> Exception:
-        """Return the error for a function that raised no Exception.
+        """Return the error for a function that raised something other than an Exception.
 
         In the main thread it may be an interrupt: raise it again.
         """
@@ -297,7 +297,7 @@ class DRPCFunction:
 
 
 def _apart(answers: Columns, requests: int) -> list[Columns]:
-    """Return the answers to each request, without the numbers of the requests."""
+    """Return the answers to each request separately, without the numbers of the requests."""
     rows = answers.select(answers.names[1:])
     if requests == 1:
         return [rows]

@@ -1,4 +1,4 @@
-"""The queue of requests that are answered together. It decides only by its events, without a thread, lock or clock.
+"""The queue of requests that are answered together. It reacts only to its events, without a thread, lock or clock.
 
 If no batch is under way, a request begins a batch. Requests that come meanwhile wait. When the newest batch ends, the
 oldest waiting request begins the next batch. A request that waits too long begins another batch at the same time. So an
@@ -52,7 +52,7 @@ class Queued:
 
     @property
     def thread(self) -> int | None:
-        """The ident of the thread that answers the request; None if no thread does yet."""
+        """The ident of the thread that answers the request; None if none does yet."""
         return None if self.audience is None else self.audience.thread
 
 

@@ -49,7 +49,7 @@ def _numbers(kinds: tuple[DataType, ...]) -> None:
 
 
 def _types(result: Callable[[spark.DecimalType, spark.DecimalType], spark.DecimalType], divides: bool = False) -> Any:
-    """Return the function of types of an operator. `result` gives the type for two decimals."""
+    """Return the function of types of an operator. `result` returns the type for two decimals."""
 
     def types(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:
         _numbers(kinds)

@@ -1,8 +1,8 @@
 """Expressions over whole columns, by Arrow. What Arrow cannot compute in the same way is computed tuple by tuple.
 
-A part that fails for some tuples has null there, and these tuples are marked. Where the value is not needed, such as
-behind the condition of a `when`, the mark is dropped. If a mark is left at the end, the function of one tuple is called
-for the tuple, and raises the error.
+A part that fails for some tuples is null there, and these tuples are marked. If the value is not needed, such as
+behind the condition of a `when`, the mark is dropped. If a mark is left at the end, the function of one tuple is
+called for the tuple, and raises the error.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ def _by_arrow(part: BoundCall, values: list[Datum]) -> Datum | None:
 
 
 def _by_values(part: BoundCall, values: list[Datum]) -> Made | None:
-    """Compute a call of one column once for each different value; None if there are more columns, or few repeat."""
+    """Compute a call of one column once for each distinct value; None for more columns, or if few values repeat."""
     columns = [at for at, each in enumerate(values) if isinstance(each, pa.Array)]
     few = repeated(values[columns[0]]) if len(columns) == 1 else None
     if few is None:

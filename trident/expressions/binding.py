@@ -48,7 +48,7 @@ from trident.expressions.tree import Call, Case, Cast, ColumnExpression, Field, 
 
 
 class Unbound(Exception):
-    """An expression that does not fit the fields. The text says which part, and why."""
+    """An expression that does not fit the fields. The text names the part and the reason."""
 
 
 class UnknownField(Unbound):
@@ -99,7 +99,7 @@ Bound = BoundField | BoundLiteral | BoundCall | BoundCase
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields that expressions may name, and those that they do name: their position is that among the inputs."""
+    """The fields that expressions may use, and those that they do use: their position is that among the inputs."""
 
     schema: StructType
     inputs: tuple[str, ...]
@@ -158,7 +158,7 @@ def _literal(value: Any) -> BoundLiteral:
             if isinstance(value, datetime.datetime):
                 return BoundLiteral(value, TIMESTAMP_NTZ) if value.tzinfo is None else _instant(value)
             return BoundLiteral(value, kind)
-    raise TypeError(f"{value!r} is no constant")
+    raise TypeError(f"{value!r} is not a constant")
 
 
 def _whole(value: int) -> BoundLiteral:
@@ -206,7 +206,7 @@ def _call(name: str, args: list[Bound], params: tuple[Any, ...], shown: str) -> 
 
 
 def _kind_of(arg: Bound, others: list[DataType]) -> DataType:
-    """Return the type of an argument. A constant int beside a decimal has just its own digits, as in Spark."""
+    """Return the type of an argument. A constant int beside a decimal has exactly its own digits, as in Spark."""
     if isinstance(arg, BoundLiteral) and type(arg.value) is int and any(map(is_decimal, others)):
         return spark.DecimalType(len(str(abs(arg.value))), 0)
     return arg.kind
@@ -232,7 +232,9 @@ def _case(part: Case, pairs: list[tuple[Bound, Bound]], last: ColumnExpression |
     other = BoundLiteral(None, NULL) if last is None else bound(last, fields)
     for condition, _ in pairs:
         if not isinstance(condition.kind, spark.BooleanType | spark.NullType):
-            raise Unbound(f"{part!r}: a condition is {condition.kind.simpleString()}; write a comparison")
+            raise Unbound(
+                f"{part!r}: expected a condition, but it is {condition.kind.simpleString()}; write a comparison"
+            )
     try:
         kind = known(common_of([*(value.kind for _, value in pairs), other.kind]))
     except Mismatch as error:

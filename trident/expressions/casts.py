@@ -1,4 +1,4 @@
-"""Conversions between types: those whose result does not depend on a session, a time zone or a Java version."""
+"""Conversions between types whose result does not depend on a session, a time zone or a Java version."""
 
 import datetime
 import math
@@ -37,7 +37,7 @@ def _refused(a: DataType, b: DataType) -> str:
 
 
 def kind_of(kind: DataType) -> str:
-    """Return the word for a type among those that are cast in the same way.
+    """Return the category of a type; types of one category are cast in the same way.
 
     >>> kind_of(spark.LongType()), kind_of(spark.TimestampNTZType())
     ('whole', 'time')
@@ -59,7 +59,7 @@ _ACCEPTED = {
     "string": (*_NUMBERS, "boolean", "date", "binary"),
     "date": ("string",),
 }
-"""The kinds of types to which each kind is cast."""
+"""The categories to which each category can be cast."""
 
 _ZONE = "it depends on a time zone; use to_date, date_format or unix_micros, which are in UTC"
 _JAVA = "its text depends on the Java version; write a function"

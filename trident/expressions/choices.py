@@ -38,7 +38,7 @@ def compared_types(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Type
 
 
 def order_of(value: Any) -> Any:
-    """Return a value in the form in which Python orders it as Spark does: NaN is the greatest number, and text by code.
+    """Return a value that Python orders as Spark does: NaN is the greatest number, and text is ordered by code point.
 
     >>> order_of(float("nan")) > order_of(float("inf"))
     True
@@ -53,7 +53,7 @@ def _comparing(function: Callable[[Any, Any], bool]) -> Callable[[Typed], Callab
 
 
 def has_nan(*columns: Datum) -> bool:
-    """Return whether one of these values is NaN, which Arrow orders in another way."""
+    """Return whether one of these values is NaN, which Arrow orders differently."""
     return any(pa.types.is_floating(each.type) and _any_true(pc.is_nan(each)) for each in columns)
 
 
@@ -97,7 +97,7 @@ def _isin_arrow(call: Typed, sought: Datum, *values: Datum) -> Datum | None:
     constants = all(isinstance(each, pa.Scalar) and each.is_valid for each in values)
     if not constants or not isinstance(sought, pa.Array) or has_nan(sought, *values):
         return None
-    if is_floating(call.kinds[0]):  # a set of floats tells 0.0 and -0.0 apart
+    if is_floating(call.kinds[0]):  # a set of floats distinguishes 0.0 and -0.0
         return None
     found = pc.is_in(sought, pa.array([each.as_py() for each in values], sought.type))
     return pc.if_else(pc.is_valid(sought), found, pa.scalar(None, pa.bool_()))
@@ -135,7 +135,7 @@ rule(
 )
 rule("not", _booleans, as_is(lambda a: not a), "(NOT {})", lambda call, a: pc.invert(a))
 
-# The evaluators know these by their names, because they compute a part only if its value is needed.
+# The evaluators know these by name, because they compute a part only if its value is needed.
 LAZY = ("&", "|", "coalesce")
 
 
@@ -181,7 +181,7 @@ def _nullif_types(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed
 
 def _nullif_columns(call: Typed, a: Datum, b: Datum) -> Datum | None:
     if not (isinstance(call.result, spark.StringType) or is_integral(call.result)):
-        return None  # NaN is equal to NaN here, and not in Arrow
+        return None  # here NaN equals NaN, in Arrow it does not
     return pc.if_else(pc.fill_null(pc.equal(a, b), False), pa.scalar(None, call.arrow), a)
 
 

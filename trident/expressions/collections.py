@@ -59,7 +59,7 @@ def _element(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:
 
 
 def _key(kind: spark.MapType, asked: DataType) -> DataType:
-    """Return the type in which a key is looked for. Raises Mismatch."""
+    """Return the type that a looked-up key needs. Raises Mismatch."""
     if not isinstance(kind.keyType, _KEYS) or not same(common(kind.keyType, asked), kind.keyType):
         raise Mismatch(f"a {type_ddl(kind)} has no key of the type {type_ddl(asked)}; keys are texts, numbers or dates")
     return kind.keyType

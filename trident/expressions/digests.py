@@ -1,4 +1,4 @@
-"""The rules of digests. A text is digested as its UTF-8 bytes; the result is hexadecimal, in small letters."""
+"""The rules of digests. The digest of a text is that of its UTF-8 bytes, in lower-case hexadecimal digits."""
 
 import hashlib
 import zlib

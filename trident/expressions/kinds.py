@@ -1,4 +1,4 @@
-"""The types of expressions: the common type of two operands, and the type of a result. All as in Spark's ANSI mode."""
+"""The types of expressions: the common type of two operands, and the type of a result, as in Spark's ANSI mode."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _BITS: dict[type[DataType], int] = {spark.ByteType: 8, spark.ShortType: 16, spar
 _DIGITS: dict[type[DataType], int] = {spark.ByteType: 3, spark.ShortType: 5, spark.IntegerType: 10, spark.LongType: 20}
 MOST_DIGITS = 38
 _KEPT_DIGITS = 6
-"""The digits behind the point that a result keeps if it has more than `MOST_DIGITS` digits."""
+"""The digits after the point that a result keeps if it has more than `MOST_DIGITS` digits."""
 
 
 class Mismatch(Exception):
@@ -60,7 +60,7 @@ def as_decimal(kind: DataType) -> spark.DecimalType:
 
 
 def decimal_of(digits: int, scale: int) -> spark.DecimalType:
-    """Return the decimal type of a result. Of more than 38 digits, digits behind the point are dropped first."""
+    """Return the decimal type of a result. Beyond 38 digits, digits after the point are dropped first."""
     if digits <= MOST_DIGITS:
         return spark.DecimalType(digits, scale)
     before = digits - scale

@@ -1,4 +1,4 @@
-"""Regular expressions with one meaning in Java and in Python.
+"""Regular expressions with the same meaning in Java and in Python.
 
 A pattern is read once, and written again for each engine, so that a construct whose meaning depends on the engine or
 on the version of Java is spelled out or refused. Letters, digits and blanks are those of ASCII, as in Java.
@@ -22,14 +22,14 @@ _WORD_EDGE = "(?:(?<=[a-zA-Z0-9_])(?![a-zA-Z0-9_])|(?<![a-zA-Z0-9_])(?=[a-zA-Z0-
 _NO_WORD_EDGE = "(?:(?<=[a-zA-Z0-9_])(?=[a-zA-Z0-9_])|(?<![a-zA-Z0-9_])(?![a-zA-Z0-9_]))"
 _CLASSES = {"d": "0-9", "w": "a-zA-Z0-9_", "s": " \\t\\n\\x0b\\f\\r"}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_WHOLE_CHARACTERS = "(?![^\\s\\S\U00010000])"  # always true; such a character makes Java step by whole characters
+_WHOLE_CHARACTERS = "(?![^\\s\\S\U00010000])"  # always true; such a character makes Java advance by whole characters
 _CONDITIONS = ("(?<=", "(?<!", "(?=", "(?!")
 _MOST = 1000
 """The greatest number in a ``{n,m}``."""
 
 
 class BadPattern(ValueError):
-    """A pattern that has no single meaning. The text says which part, and what to write."""
+    """A pattern whose meaning differs between the engines. The text names the part and the replacement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Pattern:
     shortest: int
     """The least number of characters that it matches."""
     literal: str | None
-    """The text that it matches, if it matches one text only."""
+    """The text that it matches, if it matches only one."""
 
     def compiled(self) -> re.Pattern[str]:
         """Return the pattern compiled for Python."""
@@ -63,16 +63,16 @@ def pattern_of(text: str) -> Pattern:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a pattern in both spellings, the least number of characters that it matches, and its only text."""
+    """A part of a pattern in both spellings, the least number of characters that it matches, and its only match."""
 
     java: str
     python: str
     shortest: int = 1
     literal: str | None = None
     moves: bool = True
-    """True if it may be repeated; a condition may not."""
+    """True if it may be repeated; a lookaround may not."""
     branches: bool = False
-    """True if it has a |, so that Java repeats it in a way whose length it does not know."""
+    """True if it has a |: Java does not know the length of such a repeated part."""
     loops: bool = False
     """True if it repeats a part with a |."""
 
@@ -159,7 +159,7 @@ class _Reader:
         return _Part(part.java + sign, part.python + sign, part.shortest * least, branches=loops, loops=loops)
 
     def _counts(self) -> tuple[int, int | None] | None:
-        """Return the least and most repetitions that the next sign asks for, and pass over it; None: no such sign."""
+        """Return the least and most repetitions that the next sign requests, and skip it; None: no such sign."""
         one = self._peek()
         if one and one in "*+?":
             self._at += 1
@@ -172,7 +172,7 @@ class _Reader:
         least = int(found.group(1))
         most = least if found.group(2) is None else None if found.group(3) is None else int(found.group(3))
         if max(least, most or 0) > _MOST or (most is not None and most < least):
-            raise self._wrong(f"{found.group()} is no number of repetitions up to {_MOST}")
+            raise self._wrong(f"{found.group()} is not a number of repetitions up to {_MOST}")
         self._at = found.end()
         return least, most
 
@@ -221,7 +221,7 @@ class _Reader:
         return part
 
     def _opened(self, begin: int) -> tuple[str, bool]:
-        """Return how a group begins, and whether it matches characters: a condition on its neighbours does not."""
+        """Return how a group begins, and whether it matches characters, which a lookaround does not."""
         if self._peek() != "?":
             self._count_group(begin)
             return "(", True
@@ -337,14 +337,14 @@ def _plain(one: str) -> str:
 
 
 def asked_pattern(name: str, pattern: object) -> Pattern:
-    """Return the pattern that a user gives to a function. Raises TopologyError with the way out."""
+    """Return the pattern that a user passes to a function. Raises TopologyError with the way out."""
     if not isinstance(pattern, str):
         raise TopologyError(f"{name}: the pattern is a text, not {brief(pattern)}")
     return _asked(name, pattern, lambda: pattern_of(pattern))
 
 
 def asked_template(name: str, text: object, groups: int) -> tuple[str | int, ...]:
-    """Return the parts of a replacement that a user gives. Raises TopologyError with the way out."""
+    """Return the parts of a replacement that a user passes. Raises TopologyError with the way out."""
     if not isinstance(text, str):
         raise TopologyError(f"{name}: the replacement is a text, not {brief(text)}")
     return _asked(name, text, lambda: template_of(text, groups))
@@ -362,7 +362,7 @@ def _asked(name: str, text: str, read: Callable[[], _T]) -> _T:
 def template_of(text: str, groups: int) -> tuple[str | int, ...]:
     r"""Return the parts of a replacement: texts, and the numbers of groups. Raises BadPattern.
 
-    ``$1`` is a group, and ``\`` makes the next character a plain one.
+    ``$1`` is a group, and ``\`` escapes the next character.
 
     >>> template_of("<$1>", 1)
     ('<', 1, '>')

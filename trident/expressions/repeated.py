@@ -1,13 +1,14 @@
-"""Columns whose values repeat: a function of one value is called once for each different one."""
+"""Columns whose values repeat: a function of one value is called once for each distinct value."""
 
 import pyarrow as pa
 
 _LEAST = 2
-"""The tuples that must share a value on average. With fewer, to look for repeated values costs more than it saves."""
+"""The number of tuples that must share a value on average. With fewer, the search for repeated values costs more
+than it saves."""
 
 
 def repeated(values: pa.Array) -> pa.DictionaryArray | None:
-    """Return the different values of a column and the place of each tuple's; None if too few tuples share one.
+    """Return the distinct values of a column and each tuple's index in them; None if too few tuples share a value.
 
     Floats are left out, because 0.0 and -0.0 are equal and have different texts; so are arrays, maps and structs.
     """

@@ -1,4 +1,4 @@
-"""Expressions as functions of one tuple. They define each result and each error; the other forms give the same."""
+"""Expressions as functions of one tuple. They define each result and each error; the other forms return the same."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

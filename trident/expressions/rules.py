@@ -39,9 +39,9 @@ class Typed:
 class Rule:
     """An operator or a function.
 
-    `types` returns the types of a call, or raises Mismatch. `value` makes the function of one tuple, which gets no null
-    unless `nulls` is true, and raises ExpressionError. `sql` makes the text for Spark. `columns` computes whole
-    columns; None, and every error of Arrow, mean that the function of one tuple must do it.
+    `types` returns the types of a call, or raises Mismatch. `value` returns the function of one tuple, which receives
+    no null unless `nulls` is true, and may raise ExpressionError. `sql` returns the text for Spark. `columns` computes
+    whole columns; None, and every error of Arrow, mean that the function of one tuple must do it.
     """
 
     name: str

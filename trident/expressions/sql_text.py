@@ -47,4 +47,4 @@ def _literal(value: Any, kind: DataType) -> str:
             return time_sql(kind, f"{micros_of(zoned)}L")
         case datetime.date():
             return f"date_from_unix_date({value.toordinal() - datetime.date(1970, 1, 1).toordinal()})"
-    raise TypeError(f"{value!r} is no constant")
+    raise TypeError(f"{value!r} is not a constant")

@@ -22,7 +22,7 @@ WHOLE = (lambda kind: is_integral(kind) and not isinstance(kind, spark.LongType)
 
 
 def _of_ascii(function: Callable[[Datum], Datum]) -> Callable[..., Datum | None]:
-    """Return a form for columns that is used for ASCII alone: beyond it, Arrow's letters are not those of Java."""
+    """Return a form for columns that is used only for ASCII text: beyond it, Arrow's letters differ from Java's."""
 
     def columns(call: Typed, texts: Datum) -> Datum | None:
         if not isinstance(texts, pa.Array) or not pc.all(pc.string_is_ascii(texts)).as_py():
@@ -144,7 +144,7 @@ rule("replace", takes(TEXT, TEXT, TEXT, gives=STRING), as_is(_replaced), "replac
 
 
 def _part(call: Typed) -> Callable[[str, str], str]:
-    """Return split_part for a constant number of the part, which is not 0."""
+    """Return split_part for a constant part number other than 0."""
     (number,) = call.params
 
     def value(text: str, separator: str) -> str:
@@ -156,7 +156,7 @@ def _part(call: Typed) -> Callable[[str, str], str]:
 
 
 def _part_columns(call: Typed, texts: Datum, separator: Datum) -> Datum | None:
-    """Return parts that are counted from the left, by a separator that is the same for all tuples."""
+    """Return parts counted from the left, by a separator that is the same for all tuples."""
     (number,) = call.params
     if number < 0 or not isinstance(separator, pa.Scalar) or not separator.as_py():
         return None

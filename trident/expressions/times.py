@@ -249,11 +249,11 @@ LETTERS = {
     "mm": (2, "minute"),
     "ss": (2, "second"),
 }
-"""The parts of a pattern of `date_format`: the number of digits, and the part of the time."""
+"""The letters in a pattern of `date_format`: the number of digits, and the part of the time."""
 
 
 def parts_of(pattern: str) -> list[str]:
-    """Return the parts of a pattern of `date_format`. Raises ValueError for a letter that it does not have.
+    """Return the parts of a pattern of `date_format`. Raises ValueError for an unknown letter.
 
     >>> parts_of("yyyy-MM")
     ['yyyy', '-', 'MM']
@@ -303,7 +303,7 @@ def _format_sql(call: Typed, text: str) -> str:
 
 
 def _format_columns(call: Typed, times: Datum) -> Datum | None:
-    """Make a text once for each different value of the pattern's finest unit, such as a day or a minute."""
+    """Format a text once for each distinct value of the pattern's finest unit, such as a day or a minute."""
     units = [unit for letters, (_, unit) in LETTERS.items() if letters in parts_of(call.params[0])]
     few = repeated(pc.floor_temporal(times, unit=units[-1])) if units else None
     if few is None:

@@ -133,7 +133,9 @@ class ColumnExpression:
         return Call("getItem", (self, operand(position)))
 
     def cast(self, kind: str | DataType) -> "ColumnExpression":
-        """Return the value as another type, such as ``"long"``. A value that the type lacks is an error.
+        """Return the value converted to another type, such as ``"long"``.
+
+        A value that the type cannot hold is an error.
 
         Meaning: ``pyspark.sql.Column.cast`` in ANSI mode. Casts whose result depends on a session, a Java version or a
         time zone are refused.
@@ -172,7 +174,7 @@ class ColumnExpression:
         return Call("isNaN", (self,))
 
     def eqNullSafe(self, other: object) -> "ColumnExpression":
-        """Return whether two values are equal; two nulls are, and a null is not equal to another value.
+        """Return whether two values are equal. Two nulls are equal; a null and another value are not.
 
         >>> from trident import col
         >>> col("a").eqNullSafe(col("b"))
@@ -181,7 +183,9 @@ class ColumnExpression:
         return Call("eqNullSafe", (self, operand(other)))
 
     def isin(self, *values: object) -> "ColumnExpression":
-        """Return whether the value is one of these. A null among them makes false to null, as in SQL.
+        """Return whether the value is one of these.
+
+        If it is not and they include a null, the result is null, as in SQL.
 
         >>> from trident import col
         >>> col("city").isin("Berlin", "Paris")
@@ -249,7 +253,7 @@ class ColumnExpression:
         return Call("substr", (self, operand(start), operand(length)))
 
     def otherwise(self, value: object) -> "ColumnExpression":
-        """Refuse: only what `when` returns has this method."""
+        """Raise an error: only the result of `when` has this method."""
         raise TopologyError("otherwise() follows when(condition, value), and nothing follows otherwise()")
 
 
@@ -304,7 +308,7 @@ class Case(ColumnExpression):
     last: ColumnExpression | None = None
 
     def when(self, condition: ColumnExpression, value: object) -> "Case":
-        """Add a condition, which counts if none before it is true."""
+        """Add a condition, which applies if none before it is true."""
         if self.last is not None:
             raise TopologyError("when() follows otherwise(), which ends the conditions; write otherwise() last")
         return Case((*self.branches, (_condition(condition), operand(value))))
@@ -359,7 +363,7 @@ def lit(value: object) -> ColumnExpression:
         )
     if not isinstance(value, _CONSTANTS):
         raise TopologyError(
-            f"{brief(value)} ({type(value).__name__}) is no constant of an expression: expected a bool, int, float, "
+            f"{brief(value)} ({type(value).__name__}) is not a constant of an expression: expected a bool, int, float, "
             f"text, bytes, Decimal, date, datetime or None"
         )
     return Literal(value)
@@ -379,7 +383,7 @@ def when(condition: ColumnExpression, value: object) -> Case:
 
 
 def operand(value: object) -> ColumnExpression:
-    """Return a value that stands beside an expression as an expression: itself, or a constant."""
+    """Return a value beside an expression as an expression: itself, or a constant."""
     return value if isinstance(value, ColumnExpression) else lit(value)
 
 
@@ -419,7 +423,7 @@ def _plain(part: ColumnExpression) -> str:
 
 
 def _inner(part: ColumnExpression) -> str:
-    """Return the text of an operand, in parentheses if it has an operator."""
+    """Return the text of an operand, in parentheses if it contains an operator."""
     whole = isinstance(part, Call) and (part.rule in _BINARY or part.rule in _SIGNS)
     return f"({part!r})" if whole else _plain(part)
 

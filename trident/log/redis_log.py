@@ -279,7 +279,7 @@ class RedisTransactionLog(LogBase):
         self._write(lease, write)
 
     def _add_members(self, write: WriteRequest, members: Members) -> None:
-        """Add to a write that these streams and outputs replace all others."""
+        """Add requests to a write, by which these streams and outputs replace all others."""
         fields: dict[str, bytes | str | int] = {f"output:{name}": group for name, group in members.outputs.items()}
         for name, s in members.streams.items():
             fields[f"stream:{name}"] = _text([s.group, s.source, s.active, s.began, s.feeds, s.parted, s.former])

@@ -283,4 +283,4 @@ def bind(
     except TypeError:
         name = getattr(target, "__name__", type(target).__name__)
         parameters = signature.replace(return_annotation=signature.empty)
-        raise step.error(TopologyError, f"{name}{parameters} has unfitting parameters: {usage}") from None
+        raise step.error(TopologyError, f"{name}{parameters} takes the wrong arguments: {usage}") from None

@@ -8,7 +8,10 @@ from typing import Any
 from trident.base.names import brief
 from trident.base.step import Step
 
-_SOURCES = "a pandas or Spark DataFrame, a table of Arrow, the path of a Parquet file, or a state that openState opened"
+_SOURCES = (
+    "a pandas or Spark DataFrame, an Arrow table, the path of a Parquet file, a state that openState opened, "
+    "or a function that returns one of these"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +42,7 @@ class InitialState:
 
     def __post_init__(self) -> None:
         if not _is_source(self.source):
-            raise TypeError(
-                f"initialState: {brief(self.source)} is neither {_SOURCES}, nor a function that returns one"
-            )
+            raise TypeError(f"initialState: {brief(self.source)} is not a source of values: expected {_SOURCES}")
         if self.value is not None and not callable(self.value):
             raise TypeError(f"value={brief(self.value)}: expected a function from a source value to the stored one")
 

@@ -130,9 +130,8 @@ def _kind(hint: Any) -> Kind | None:
     """Return whether an annotation is a pandas Series or DataFrame; None if it is neither."""
     if isinstance(hint, str):  # pandas may be imported for type checkers only
         return _BY_TEXT.get(_without_arguments(hint))
-    pandas = sys.modules.get(
-        "pandas"
-    )  # without pandas there is no such annotation, nor while another thread imports it
+    # without pandas there is no such annotation, nor while another thread imports it
+    pandas = sys.modules.get("pandas")
     kinds: tuple[Kind, ...] = typing.get_args(Kind)
     return next((kind for kind in kinds if hint is not None and hint is getattr(pandas, kind, None)), None)
 

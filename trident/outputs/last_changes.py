@@ -1,4 +1,4 @@
-"""The last tuple of each key in a batch, for outputs that keep one row or one message for each key."""
+"""The last tuple of each key in a batch, for outputs that keep one row or message for each key."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -15,11 +15,11 @@ from trident_state.keys import encode_keys
 def last_of_keys(
     read: Callable[[], Iterable[pa.Table]], keys: Sequence[str], change: str | None, consolidated: bool
 ) -> Iterator[pa.Table]:
-    """Yield the tuples of a batch that decide about their keys: the last one of each key, in the order of the tuples.
+    """Yield the tuples of a batch that determine the results of their keys: the last of each key, in order.
 
-    `read` returns the tables of the batch; it is called twice, so that a large batch need not be in memory. `change` is
-    the field with the kind of a change. If the changes are `consolidated`, a tuple that adds a row decides before all
-    that take one away, since rows may exchange their keys within a batch.
+    `read` returns the tables of the batch; it is called twice, so that a large batch need not be in memory. `change`
+    is the field with the kind of a change. If the changes are `consolidated`, a tuple that adds a row prevails over
+    those that remove one, since rows may exchange their keys within a batch.
     """
     encoded, adds = list[pa.Array](), list[npt.NDArray[np.bool_]]()
     for table in read():
@@ -44,6 +44,6 @@ def _last(encoded: Sequence[pa.Array], adds: npt.NDArray[np.bool_] | None) -> np
         keys = pc.dictionary_encode(pa.chunked_array(encoded)).combine_chunks()
         order = np.arange(rows) if adds is None else np.argsort(adds, kind="stable")
         last = np.zeros(len(keys.dictionary), np.int64)
-        last[keys.indices.to_numpy()[order]] = order  # of several tuples of a key the last one stays
+        last[keys.indices.to_numpy()[order]] = order  # of several tuples of a key the last one is kept
         chosen[last] = True
     return chosen

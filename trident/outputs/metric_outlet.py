@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class MetricOutlet:
-    """Adds each batch once, even if a later failure of the commit hands the batch over again.
+    """Adds each batch once, even if a later failure of the commit makes the output receive the batch again.
 
     `labels` are the labels of every series; the tuples have the values of the other labels. `read` returns the tuples
     of a result.

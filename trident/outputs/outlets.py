@@ -1,6 +1,6 @@
-"""The outputs of one batch group. In a commit turn each output gets the batch, after all states hold it.
+"""The outputs of one batch group. In a commit turn each output receives the batch, after all states hold it.
 
-After a failure, a crash, or a lost commit, an output may get a batch again. It then gets the same rows.
+After a failure, a crash, or a lost commit, an output may receive a batch again. It then receives the same rows.
 """
 
 import contextlib
@@ -225,8 +225,8 @@ class _FunctionOutlet:
                 # tried again.
                 if isinstance(cause, LogError) or (isinstance(cause, TridentError) and cause.hopeless):
                     raise cause from None
-                # The cause of a connection error, a timeout or a full disk may end: then the call is repeated for
-                # `commitRetrySecs`. After other errors it is repeated up to `maxAttempts` times.
+                # The cause of a connection error, a timeout or a full disk may be temporary: then the call is repeated
+                # for `commitRetrySecs`. After other errors it is repeated up to `maxAttempts` times.
                 may_pass = isinstance(cause, OSError) and not isinstance(cause, NEVER_PASSING)
                 kind = OutputUnavailableError if may_pass else OutputError
                 raise _function_error(kind, where, cause, txid, attempt) from error

@@ -1,4 +1,4 @@
-"""Compare a published batch with the frozen result: by the list of frozen files, or row by row."""
+"""The comparison of a published batch with the frozen result: by the list of frozen files, or row by row."""
 
 import hashlib
 from collections import Counter

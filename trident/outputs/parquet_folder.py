@@ -331,7 +331,7 @@ def _remove_at_once(folder: Path, parent: Path) -> None:
 
 
 def make_staged_folder(path: Path, log: str, lease: Lease, txid: int) -> Path | None:
-    """Create a new folder to write a batch into; return None if this driver has no staging folder any more."""
+    """Create a new folder to write a batch into; return None if this driver no longer has a staging folder."""
     folder = _staging(path, log, lease) / f"{txid}-{secrets.token_hex(8)}"
     try:
         folder.mkdir()

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def publishedFiles(path: str | Path, *, afterTxid: int = 0, storage: Mapping[str, str] | None = None) -> list[str]:
     """Return the files of the batches that a `writeParquet` output has published, in txid order, as paths or URLs.
 
-    While a topology writes, this returns whole batches, and all batches up to the last of them. It is for readers such
-    as DuckDB or pandas; `readParquet` is for Spark. The files also contain the fields of ``partitionBy``, so pandas
-    must not read these fields from the folders' names: ``pandas.read_parquet(files, partitioning=None)``.
+    While a topology writes, this returns only complete batches, and every batch up to the last of them. It is for
+    readers such as DuckDB or pandas; `readParquet` is for Spark. The files also contain the fields of ``partitionBy``,
+    so pandas must not read these fields from the folders' names: ``pandas.read_parquet(files, partitioning=None)``.
 
     Parameters
     ----------

@@ -123,7 +123,7 @@ class _RecordedExecutor(SpoutExecutor):
         self._log, self._scattered = owner.log, bool(owner.partitions)
         self._txids: list[int] = []
         self._told = set[int]()
-        """The missing batches at the beginning of the recording about which a warning was logged."""
+        """The missing batches at the beginning of the recording that were already reported in the log."""
         self._digests: dict[int, tuple[object, str]] = {}
         """Checksums of batches, each with the sizes and times of the files from which it was computed."""
 
@@ -183,7 +183,7 @@ class _RecordedExecutor(SpoutExecutor):
         )
 
     def _check_ordered(self, batch: Batch) -> None:
-        """Raise SpoutContractError if the files of a batch do not show the order that its rows had."""
+        """Raise SpoutContractError if the files of a batch do not record the order of its rows."""
         if len(batch.parts) > 1 and not batch.ordered:
             raise SpoutContractError(
                 f"RecordedSpout: batch {batch.txid} of {self._path} has {len(batch.parts)} files, written by an "
@@ -194,7 +194,7 @@ class _RecordedExecutor(SpoutExecutor):
             )
 
     def _check_played(self, previous: Metadata, last: int) -> None:
-        """Raise DataLossError if the last batch that was played has changed, or is missing.
+        """Raise DataLossError if the last batch that was played has changed or is missing.
 
         The recording is then an older copy, which may have received other batches since.
         """

@@ -24,7 +24,9 @@ class OutputMemory(Protocol):
         ...
 
     def attempt(self, output: str, txid: int, least: int) -> int:
-        """Return the number of the next attempt to hand a batch over. It is at least `least`, and new at each call.
+        """Return the number of the next attempt to pass a batch to the output.
+
+        It is at least `least`, and new at each call.
 
         `least` is 0 for a batch that this run froze, and 1 for others. Raises FencedError if another driver took the
         log. Call the output right after this.
@@ -33,7 +35,7 @@ class OutputMemory(Protocol):
 
 
 class ProcessMemory:
-    """The memory of outputs that are not in the log, such as those of a best-effort branch: it ends with the run."""
+    """The progress of outputs that are not in the log, such as those of a best-effort branch: it ends with the run."""
 
     def __init__(self) -> None:
         self._tried: dict[str, tuple[int, int]] = {}

@@ -1,7 +1,8 @@
 """The record of an output in its target: the last batch there, and the driver that wrote it.
 
-A target with transactions holds the record beside the rows, and changes both at once. So a batch is there exactly if
-the record says so, and a driver whose lease is not the record's has been replaced, or runs on a copy of the log.
+A target with transactions holds the record beside the rows, and changes both at once. So the target has a batch
+exactly if the record says so, and a driver whose lease is not in the record has been replaced, or runs on a copy of
+the log.
 """
 
 import logging
@@ -30,7 +31,7 @@ class WriterRecord(NamedTuple):
 
 
 class RecordRules:
-    """Decides by the record of an output whether this run may write, and whether a batch is in the target already.
+    """Decides, from the record of an output, whether this run may write and whether the target already has a batch.
 
     `place` names the record in messages, such as "the row 'shop/orders' of public._trident_outputs".
     """
@@ -41,7 +42,7 @@ class RecordRules:
         """The last batch with rows that the output took, as far as the log or this run knows."""
 
     def claim(self, record: WriterRecord | None) -> WriterRecord:
-        """Return the record by which this driver takes the output over. Raises OutputConflictError or FencedError."""
+        """Return the record by which this driver takes over the output. Raises OutputConflictError or FencedError."""
         run = self._run
         if record is None:
             self._check_reached(0)

@@ -96,7 +96,7 @@ def policy_of(node: Node) -> str:
 
 
 def carries_changes(node: Node) -> bool:
-    """Return whether the tuples that leave a step say which kind of change they are."""
+    """Return whether the tuples that leave a step have a kind of change."""
     return node.schema.names[-1:] == [CHANGE]
 
 

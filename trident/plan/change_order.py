@@ -1,4 +1,4 @@
-"""Streams of changes: whose changes they are, and the order in which the changes of a key reach a table."""
+"""Streams of changes: the states that they come from, and the order in which the changes of a key reach a table."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -32,14 +32,14 @@ from trident.spouts.dead_letters import ReplaySpout
 
 
 def consolidated(node: Node) -> bool:
-    """Return whether tuples are changes of states or windows: in a batch each row leaves once and comes once."""
+    """Return whether tuples are changes of states or windows: in a batch each row is removed once and added once."""
     if not isinstance(node, _ROW_BY_ROW):
         return bool(changed_states(node))
     return all(map(consolidated, sources_of(node)))
 
 
 def changed_states(node: Node) -> list[HeldState]:
-    """Return the states whose changes reach a step; none if its tuples are no changes of a state."""
+    """Return the states whose changes reach a step; empty if its tuples are not changes of a state."""
     if isinstance(node, TableChanges):
         return [*node.tables]
     if isinstance(node, Emitted):
@@ -50,9 +50,9 @@ def changed_states(node: Node) -> list[HeldState]:
 
 
 def disordered(node: Node, keys: Iterable[str], hint_of: Callable[[Node], Node | None]) -> Node | None:
-    """Return a step by which the tuples of a key may get another order than in their source; None if there is none.
+    """Return a step that may reorder the tuples of a key compared with their source; None if there is none.
 
-    `keys` are the names of the key's fields. A step that is not known to keep the order is such a step. `hint_of`
+    `keys` are the names of the key's fields. Any step that is not known to keep the order counts. `hint_of`
     returns the parallelismHint that spreads the tuples of a source, on whatever branch it is.
     """
     names = frozenset(keys)
@@ -73,8 +73,8 @@ def _is_changes(node: Node) -> bool:
 Names = frozenset[str]
 
 Kept = list[tuple[Node, Names]] | None
-"""The sources of a step that keeps the order of the tuples of a key, each with the names that the fields of the key
-have there. A field that the step computes has none. None: the step may give the tuples another order."""
+"""The sources of a step that keeps the order of the tuples of a key, each with the names of the key's fields there.
+A field that the step computes has none. None: the step may reorder the tuples."""
 
 
 def _same(node: Any, keys: Names) -> Kept:
@@ -108,7 +108,7 @@ def _moved(node: Repartition, keys: Names) -> Kept:
 
 
 def _aggregated(node: Aggregate, keys: Names) -> Kept:
-    # An aggregator may emit the tuples that it got, in their order.
+    # An aggregator may emit the tuples that it received, in their order.
     together = node.scope == "batch" and keys.issuperset(node.group)
     return [(node.source, frozenset(node.group))] if together else None
 
@@ -138,12 +138,12 @@ _KEPT: Mapping[type[Node], Callable[[Any, Names], Kept]] = {
 
 
 def _renamed(node: Node, names: Iterable[str], keys: Names) -> Names:
-    """Return the names that the fields `keys` of a step have in its source. `names` has them by position."""
+    """Return the names that the fields `keys` of a step have in its source. `names` lists them by position."""
     return frozenset(name for name, now in zip(names, node.schema.names, strict=False) if now in keys)
 
 
 def replays_before(node: Node) -> SpoutSource | None:
-    """Return the source of dead letters that joins the tuples of a step, later than newer changes of their keys."""
+    """Return the source of dead letters that are merged into a step's tuples, after newer changes of their keys."""
     if isinstance(node, SpoutSource):
         return node if isinstance(node.spout, ReplaySpout) else None
     own = type(node) in STATES and state_traits(node).new_values == "own"

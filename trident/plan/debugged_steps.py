@@ -16,7 +16,7 @@ _WITHOUT_TUPLES = (
     *(nodes.Debug, nodes.LettersOf, nodes.StaticState, nodes.PartitionOf, nodes.WindowPanes),
     *(nodes.StateUpdate, nodes.Sink),
 )
-"""Nodes that emit no tuples of a user's step. The results of a window or an update are a node of their own."""
+"""Nodes that emit no tuples of a user's step. The results of a window or an update are a separate node."""
 
 
 def check_debug(option: str, value: object) -> DebugSteps:
@@ -29,9 +29,9 @@ def check_debug(option: str, value: object) -> DebugSteps:
 
 
 def shown_steps(steps: DebugSteps, plan: Iterable[Node]) -> tuple[nodes.Debug, ...]:
-    """Return a Debug beside each step that is named. The name of a stream means all of its steps.
+    """Return a Debug beside each named step. The name of a stream means all of its steps.
 
-    A Debug beside a step is read by no other step, so batches are frozen in the same form with it and without it.
+    No other step reads a Debug, so batches are frozen in the same form with it and without it.
     Raises TopologyError for a name without a step.
     """
     if isinstance(steps, bool):

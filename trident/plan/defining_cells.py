@@ -52,7 +52,7 @@ def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
     """Return a note for the user about steps that were removed; "" if the cell only had steps without a name.
 
     `own`: the steps that the cell itself had defined. `others`: steps that were built on them, with their cells' runs.
-    Of these, each cell is in the note: without a step that has a name, by the label of its first step.
+    The note lists each of these cells: by its named steps, or by the label of its first step.
     """
     mine = [name for node in own if (name := _name(node))]
     theirs, shown = list[str](), {run for node, run in others.items() if _name(node)}

@@ -12,7 +12,7 @@ class DeltaTarget:
     options: tuple[tuple[str, str], ...] = field(repr=False)
     """The options of the object store, sorted. They may hold secrets, so no `repr` shows them."""
     key: tuple[str, ...] = ()
-    """The fields that identify a row; none if every tuple becomes a row."""
+    """The fields that identify a row; empty if every tuple becomes a row."""
     partitions: tuple[str, ...] = ()
     """The fields by which the table is partitioned."""
     changes: bool = False

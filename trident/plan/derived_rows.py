@@ -1,8 +1,8 @@
 """The derivation of the tuples of a step from the tuples of states and spouts, as text that two programs can compare.
 
 A tuple comes from a state or a spout. It passes conditions, and each of its fields is computed from fields of its
-origin. Steps that change none of that leave no trace: repartitioning, renamed and left-out fields, the order of
-independent steps, names of functions. The code of users' functions is beside the text, as digests.
+origin. Steps that change none of that do not appear: repartitioning, renamed and omitted fields, the order of
+independent steps, names of functions. The code of users' functions is kept beside the text, as digests.
 """
 
 import re
@@ -34,7 +34,7 @@ STREAM = "the stream"
 """The origin of tuples that come from a spout. Its name may change (`newStream(formerly=)`)."""
 
 _LONGEST = 200
-"""The longest text of a value. A longer one ends with a digest."""
+"""The longest text of a value. A longer text is cut and ends with a digest."""
 
 
 class Derived(NamedTuple):
@@ -49,7 +49,7 @@ class Rows:
     """Tuples of one origin.
 
     `origin` is text, `states` are the states in it, `stream` is the name of a spout's stream and `has` its fields.
-    Tuples are there if they pass all `conditions`. `fields` has the derivation of each field.
+    The tuples are those that pass all `conditions`. `fields` has the derivation of each field.
     """
 
     origin: str
@@ -77,7 +77,7 @@ def derived_rows(node: nodes.Node) -> list[Rows]:
 
 
 def _other(node: nodes.Node) -> list[Rows]:
-    """Return the tuples of a step that makes new ones: of an aggregate, a join within a batch, a query."""
+    """Return the tuples of a step that creates new ones: an aggregate, a join within a batch, a query."""
     return [_origin(node, f"the results of {node.step.rpartition(':')[2].partition('(')[0] or type(node).__name__}")]
 
 
@@ -91,7 +91,7 @@ def _origin(node: nodes.Node, text: str, states: tuple[str, ...] = ()) -> Rows:
 def called(operation: Operation, inputs: Sequence[str], rows: Rows) -> Derived:
     """Return the value of an operation of a tuple, as text.
 
-    A user's function is known only by its inputs, and by none if it gets whole tuples.
+    A user's function is identified only by its inputs, and has none if it receives whole tuples.
     """
     if operation.call is Call.EXPRESSION:
         return _expression(operation.target.text, rows)
@@ -111,7 +111,10 @@ def called(operation: Operation, inputs: Sequence[str], rows: Rows) -> Derived:
 
 
 def _code(operation: Operation) -> str:
-    """Return the digest of an operation's code. A ready Column is known by its text, without the numbers of lambdas."""
+    """Return the digest of an operation's code.
+
+    A Column that already exists is known by its text, without the numbers of lambdas.
+    """
     if operation.call is Call.COLUMN:
         return _digest("column", re.sub(r"_\d+", "", str(operation.target)))
     return code_digest(operation.target)
@@ -177,8 +180,8 @@ def of_the_library(target: object) -> bool:
 
 
 def _outputs(operation: Operation, inputs: Sequence[str], outputs: StructType, rows: Rows) -> dict[str, Derived]:
-    """Return the derivations of the fields that an operation gives."""
-    if isinstance(operation.target, Signed):  # the number of the row, then the values that are summed
+    """Return the derivations of the fields that an operation emits."""
+    if isinstance(operation.target, Signed):  # the number of the row, then the values to be summed
         summed = [rows.fields[name] for name in inputs[1:]]
         return dict(zip(outputs.names, [Derived("1"), *summed], strict=True))
     if isinstance(operation.target, Computed):
@@ -186,7 +189,7 @@ def _outputs(operation: Operation, inputs: Sequence[str], outputs: StructType, r
         return {name: value._replace(text=f"{value.text} [{at}]") for at, name in enumerate(outputs.names)}
     ours = operation.call is not Call.EXPRESSION and of_the_library(operation.target)
     if ours and set(outputs.names) <= set(inputs):
-        return {}  # a check, which returns the values that it got
+        return {}  # a check, which returns its input values
     value = called(operation, inputs, rows)
     if ours:
         return {name: value._replace(text=f"{value.text}.{name}") for name in outputs.names}
@@ -195,7 +198,7 @@ def _outputs(operation: Operation, inputs: Sequence[str], outputs: StructType, r
 
 
 def _may_drop(operation: Operation) -> bool:
-    """Return whether an operation may give no tuple, or several."""
+    """Return whether an operation may emit no tuple, or several."""
     return operation.many or operation.call is Call.FUNCTION
 
 
@@ -289,7 +292,7 @@ def _emitted(node: nodes.Emitted) -> list[Rows]:
     rows, update = _origin(node, f"the results of state {node.origin!r}", (node.origin,)), node.source
     if state_traits(update).emits_changes(update):
         assert isinstance(update, nodes.Window), "only windows emit changes"
-        # This program's aggregator computes the row again that a change takes away.
+        # This program's aggregator recomputes the row that a change retracts.
         given = _given(update.windowing.outputs.names, update.windowing.aggregator)
         rows = rows.having({**rows.fields, **given})
     return [rows]
@@ -303,12 +306,12 @@ def _values(held: nodes.HeldState) -> list[Derived]:
 
 
 def _given(names: Sequence[str], aggregator: object) -> dict[str, Derived]:
-    """Return the derivations of the fields that an aggregator gives: one field, the fields of a struct, or several."""
+    """Return the derivations of an aggregator's result: one field, the fields of a struct, or several fields."""
     return {name: _aggregated(name, aggregators_of(aggregator, name).get(name)) for name in names}
 
 
 def _aggregated(name: str, aggregator: object) -> Derived:
-    """Return a value with the parameters of the aggregator that gives it."""
+    """Return a value with the parameters of the aggregator that computes it."""
     if aggregator is None:
         return Derived(name)
     if isinstance(aggregator, BuiltinAggregator) and of_the_library(aggregator):
@@ -318,7 +321,7 @@ def _aggregated(name: str, aggregator: object) -> Derived:
 
 
 def aggregators_of(aggregator: Any, output: str) -> dict[str, Any]:
-    """Return the aggregators that the user gave, by output field."""
+    """Return the aggregators that the user passed, by output field."""
     if isinstance(aggregator, SignedSums):
         return {name: how for name, how, _ in aggregator.shows}
     if isinstance(aggregator, Retracting | KeepingTuples):

@@ -72,4 +72,4 @@ _DETERMINING: Mapping[type[nodes.Node], Callable[[Any, Names], list[Names] | Non
     **{nodes.Each: _each, nodes.Map: _map, nodes.Project: _project, nodes.Aggregate: _aggregate},
     **{nodes.Split: _split, nodes.Part: _part, nodes.Merge: _merge, nodes.Join: _join},
 }
-"""The steps that are not here make other tuples, or their results may change from batch to batch."""
+"""The function for each known step. Other steps create new tuples, or their results may change from batch to batch."""

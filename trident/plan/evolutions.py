@@ -1,4 +1,4 @@
-"""The former shapes that a state declares, and the change of stored values from each of them to the present shape."""
+"""The former shapes that a state declares, and the conversion of stored values to the present shape."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Change = Callable[[pa.Array], pa.Array]
 
 @dataclass(frozen=True)
 class Former:
-    """A former shape of a state: the type of its values, its aggregator, and the change to the present shape."""
+    """A former shape of a state: the type of its values, its aggregator, and the conversion to the present shape."""
 
     keys: pa.Schema
     value: pa.DataType
@@ -55,7 +55,7 @@ class Former:
 
 
 def can_evolve(node: nodes.StateWriter) -> bool:
-    """Return whether the verb of a state takes former shapes: not windows, joins by time and dropDuplicates."""
+    """Return whether the verb of a state accepts former shapes: not windows, joins by time and dropDuplicates."""
     traits = state_traits(node)
     return not traits.in_windows and not traits.holds_back(node)
 
@@ -86,7 +86,7 @@ def _former(node: nodes.StateWriter, evolution: Evolution, step: Step) -> Former
 
 
 def _kept_meaning(node: nodes.StateWriter, was: pa.DataType, meaning: str) -> str:
-    """Return the aggregators of a former state whose fields are still made as they were; without fields, `meaning`."""
+    """Return the aggregators of a former state whose fields are computed as before; without fields, `meaning`."""
     parts = parts_of(node)
     if parts is None or not kinds.is_struct(was):
         return meaning
@@ -166,7 +166,7 @@ def _of_field(at: int, change: Change) -> Change:
 
 
 def _given(value: Any, field: pa.Field, step: Step) -> Change:
-    """Return the change that gives a new field: a value, the same for all keys, or a function of the stored value."""
+    """Return the conversion that adds a field: a value for all keys, or a function of the stored value."""
     if callable(value):
         return _calling(value, field.type, f"{step.label} ({step.called.location}), field {field.name!r}")
     try:

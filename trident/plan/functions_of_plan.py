@@ -10,7 +10,7 @@ from trident.plan import nodes
 from trident.plan.derived_rows import of_the_library
 
 _NOT_DONE = ("step", "site", "schema", "source", "sources", "state")
-"""The fields of nodes that do not say what the node does to tuples."""
+"""The fields of nodes that do not affect what the node does to tuples."""
 
 
 def functions_of(node: nodes.Node) -> list[str]:

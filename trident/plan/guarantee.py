@@ -156,7 +156,7 @@ def _leaning(node: StateWriter, promise: Promise) -> str:
 
 
 def _trusted(node: Node) -> str:
-    """Return which streams are trusted to give the same rows again when Spark's workers read them; "" if none are."""
+    """Return which streams are trusted to return the same rows again when Spark's workers read them; "" if none are."""
     streams = [source.stream for source in _sources(node) if _is_trusted(source.spout)]
     if not streams:
         return ""

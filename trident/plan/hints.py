@@ -16,7 +16,7 @@ def step_of(node: Node) -> str:
 
 
 def hints_in(nodes: Iterable[Node]) -> dict[str, int]:
-    """Return the numbers of partitions that the parallelismHints of a program ask for, by step."""
+    """Return the numbers of partitions that the parallelismHints of a program request, by step."""
     return {step_of(node): node.count for node in nodes if isinstance(node, ParallelismHint)}
 
 

@@ -16,7 +16,7 @@ class JdbcTarget:
     table: str
     """The name of the table, as users wrote it."""
     key: tuple[str, ...]
-    """The fields that identify a row; none if every tuple becomes a row."""
+    """The fields that identify a row; empty if every tuple becomes a row."""
     changes: bool = False
     """True if tuples are changes, which also delete rows."""
     consolidated: bool = False

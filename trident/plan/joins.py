@@ -46,7 +46,7 @@ def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
 def check_close_together(sources: Sequence[Node], step: Step) -> None:
     """Raise TopologyError if a step within one batch would join the results of windows that close in different batches.
 
-    Two windows close in one batch only if their tuples are the same, and their lengths and lateness too. Windows by
+    Two windows close in one batch only if they have the same tuples, lengths and lateness. Windows by
     batch time of one length end together.
     """
     below = [_closing(source) for source in sources]
@@ -71,7 +71,7 @@ def _apart(one: EmittingUpdate, other: EmittingUpdate) -> str:
 def _closing(source: Node) -> list[EmittingUpdate]:
     """Return the windows with results that reach a node within the batch that closes them.
 
-    The steps with a state between them count as others: they pass the results on, or values made of them.
+    Steps with a state in between count, too, if they pass on the results or values computed from them.
     """
     found: list[EmittingUpdate] = []
     waiting, seen = [source], set[int]()
@@ -115,7 +115,7 @@ def merged(
 ) -> spark.StructType:
     """Return the fields of a merge: by position, with the names of the first stream or with those in `outputs`.
 
-    With a `sourceField`, one more field of that name follows: it names the stream that a tuple comes from.
+    With a `sourceField`, one more field of that name follows: it holds the name of the tuple's stream.
     """
     first = schemas[0]
     for at, other in enumerate(schemas[1:], 2):

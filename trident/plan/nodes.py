@@ -35,7 +35,7 @@ from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
 SIDES = ("left", "right")
-"""The streams of a join by time, as users and states name them."""
+"""The sides of a join by time, as users and states name them."""
 
 Scope = Literal["batch", "partition"]
 """The tuples that an aggregate sees at once: those of the batch, or those of one partition."""
@@ -56,7 +56,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derived(Node):
-    """Tuples that the driver makes during a commit turn, and that the log freezes as a separate output.
+    """Tuples that the driver creates during a commit turn, and that the log freezes as a separate output.
 
     No engine computes them. Only later stages read them. The output's name is `origin` followed by `ending`.
     """
@@ -65,10 +65,10 @@ class Derived(Node):
     """The suffix of the output's name in the log, which marks this kind of output."""
 
     after_source: ClassVar[bool] = False
-    """True if the tuples are made in the stage after that of their source, from the source's frozen tuples."""
+    """True if the tuples are created in the stage after that of their source, from the source's frozen tuples."""
 
     beside_state: ClassVar[bool] = False
-    """True if the output of the state always comes with this one, so that descriptions leave this one out."""
+    """True if the output of the state always accompanies this one, so that descriptions omit this one."""
 
     @property
     def origin(self) -> str:
@@ -189,7 +189,7 @@ class Transform(Node):
 
 
 class Placing(enum.Enum):
-    """The rule that decides to which partition a tuple goes."""
+    """The rule that determines the partition of a tuple."""
 
     SHUFFLE = "shuffle"
     LOCAL_OR_SHUFFLE = "localOrShuffle"
@@ -339,7 +339,7 @@ class PartitionOf(Node):
 class WindowPanes(Node):
     """The batch's tuples, combined by group and by pane of event time.
 
-    If windows go by the batch's time, the tuples are combined by group alone. The output fields are the pane's start,
+    If windows use the batch's time, the tuples are combined by group alone. The output fields are the pane's start,
     the group fields, the accumulator and the latest time.
     """
 
@@ -460,7 +460,7 @@ TimeJoin = IntervalJoin | WindowJoin
 """A join of two streams by time, whose tuples wait in a state."""
 
 EmittingUpdate = PartitionPersist | Window | TimeJoin
-"""A step that updates a state and emits tuples, which leave it through a node `Emitted`."""
+"""A step that updates a state and emits tuples through a node `Emitted`."""
 
 StateUpdate = PersistentReduce | Watermark | EmittingUpdate
 """A step that runs code over its state in the commit turn: in the driver, or key by key in executors."""
@@ -515,7 +515,7 @@ class TableChanges(Derived):
 
     `sources` have the new values of the table, then those of the other table if that is another one. Rows are joined
     with the rows of `other` whose key is in the fields `refers`, or that have the same key if `refers` is empty. Then
-    `index` is the state with the keys of the rows that refer to others. With `left`, a row without a partner stays.
+    `index` is the state with the keys of the rows that refer to others. With `left`, a row without a partner is kept.
 
     A key whose value readers see as null has no row. With `entries` it has one, as in a read of the state.
     """
@@ -554,7 +554,7 @@ StateStep = StateWriter | StateQuery
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeachBatch(Node):
-    """Every batch's frozen tuples, handed to a user's function in the commit turn, at least once and unchanged.
+    """Every batch's frozen tuples, passed to a user's function in the commit turn, at least once and unchanged.
 
     With `frame`, the function gets a DataFrame, else an Arrow table. `name` is the sink's identity within the topology.
     """
@@ -624,7 +624,7 @@ class CountMetric(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestEffort(Node):
-    """Every batch's tuples, handed to a best-effort branch, which never delays a batch.
+    """Every batch's tuples, passed to a best-effort branch, which never delays a batch.
 
     `branch` is the register of the branch's steps. They begin with a separate source (`BranchSpout`).
     """
@@ -689,7 +689,7 @@ class Split(Node):
     """The tuples that the function sends to named streams, in place of each tuple.
 
     Each stream has separate fields. The tuples of all streams are output in one form (`trident.base.stream_fields`); a
-    `Part` takes the tuples of one stream. The fields in `carried` go along with every tuple that is sent.
+    `Part` takes the tuples of one stream. The fields in `carried` are added to every tuple that is sent.
     """
 
     source: Node

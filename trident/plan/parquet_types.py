@@ -22,5 +22,5 @@ def _storable(kind: pa.DataType) -> bool:
 
 
 def names_folders(kind: pa.DataType) -> bool:
-    """Return whether values of this type can be names of folders."""
+    """Return whether values of this type can be folder names."""
     return bool(kinds.is_string(kind) or kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_date(kind))

@@ -17,7 +17,8 @@ Counts = dict[int, int | None]
 """The number of partitions of each node's output, by the node's id. None: the engine chooses (the embedded one: 1)."""
 
 _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTOM)
-"""The rules that need the number of partitions, as they may send a tuple to any or to all. Without a hint it is 1."""
+"""The rules that need the number of partitions, because they may send a tuple to any or to all. Without a hint it is
+1."""
 
 
 def keeps_partitions(node: Node) -> bool:
@@ -26,7 +27,7 @@ def keeps_partitions(node: Node) -> bool:
 
 
 def moves(node: Node) -> bool:
-    """Return whether a node outputs each tuple once and unchanged, because it only moves tuples or only shows them."""
+    """Return whether a node outputs each tuple once and unchanged, because it only repartitions or shows tuples."""
     # A user's function may choose several partitions for a tuple.
     moved = isinstance(node, Repartition) and node.how not in (Placing.BROADCAST, Placing.CUSTOM)
     return moved or isinstance(node, ParallelismHint | Debug)
@@ -49,7 +50,7 @@ def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = (), hints: H
 
 
 def hint_of_section(nodes: Sequence[Node], node: Node) -> ParallelismHint | None:
-    """Return a hint that applies to the output of `node`, whichever branch it is on; None if there is none."""
+    """Return a hint that applies to the output of `node`, on any of its branches; None if there is none."""
     sections = _sections(nodes, set())
     own = sections.root(node)
     return next((each for each in nodes if isinstance(each, ParallelismHint) and sections.root(each) == own), None)

@@ -1,6 +1,6 @@
-"""The rows that a state or an output is made of, as its program derives them: from which states, on which conditions.
+"""The rows that feed a state or an output, as its program derives them: their origins and the conditions.
 
-A start compares them with those of the program before (`trident.recovery.changed_steps`).
+A start compares them with those of the previous program (`trident.recovery.changed_steps`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,12 +21,12 @@ from trident.plan.sinks import sink_traits
 from trident.spouts.dead_letters import ReplaySpout
 
 Kind = Literal["tuples", "changes", "rows", "sides"]
-"""The use of the rows: "tuples" are aggregated, "changes" are aggregated and taken away again, "rows" are kept by
+"""The use of the rows: "tuples" are aggregated, "changes" are aggregated and may be retracted, "rows" are kept by
 their keys, "sides" wait in a join by time for rows of the other side."""
 
 
 class ReadRows(msgspec.Struct, frozen=True):
-    """The rows of one origin that a state or an output is made of; see `trident.plan.derived_rows.Rows`.
+    """The rows of one origin that feed a state or an output; see `trident.plan.derived_rows.Rows`.
 
     `keys` and `values` have the derivation of each field of the state, `inputs` the names of the fields that an
     aggregator reads for each value. `codes` are the digests of the users' functions behind the conditions ("") and
@@ -48,18 +48,18 @@ class ReadRows(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The rows that a state or an output is made of."""
+    """The rows that feed a state or an output."""
 
     kind: Kind
     rows: tuple[ReadRows, ...]
 
 
 Values = Mapping[str, tuple[tuple[str, ...], str]]
-"""The fields that each value is made of, and the digest of the aggregator's code."""
+"""The fields from which each value is computed, and the digest of the aggregator's code."""
 
 
 def reading_of(step: nodes.StateWriter | nodes.Sink) -> Reading | None:
-    """Return the rows that a state or an output is made of; None if a later program may make it of other rows."""
+    """Return the rows that feed a state or an output; None if other rows may feed it in a later program."""
     reader = _READERS.get(type(step))
     if reader is not None:
         return reader(step)
@@ -85,7 +85,7 @@ def _of_update(node: nodes.PartitionPersist) -> Reading | None:
 def _of_window(node: nodes.Window) -> Reading | None:
     how, source = node.windowing.aggregation, node.source
     if how is None:
-        return None  # the state has the tuples, whose fields are part of its shape
+        return None  # the state keeps the tuples, whose fields are part of its shape
     while isinstance(source, nodes.WindowPanes | nodes.PartitionOf):
         source = source.source
     return _reading("tuples", source, node.group, _aggregated(how, node.inputs))
@@ -116,7 +116,7 @@ _READERS: Mapping[type[nodes.Node], Callable[[Any], Reading | None]] = {
 def _aggregated(how: Aggregation, inputs: tuple[str, ...]) -> Values:
     """Return the fields that each aggregate of a state reads.
 
-    A user's aggregator gets whole tuples, so the fields that it reads are not known.
+    A user's aggregator receives whole tuples, so the fields that it reads are not known.
     """
     aggregator = how.aggregator
     if isinstance(aggregator, SignedSums):  # the first number is that of the rows

@@ -11,7 +11,7 @@ from trident.plan.topology_protocol import TopologyPlan
 def rebuilt(
     roots: Iterable[Node], source_of: Callable[[SpoutSource], SpoutSource], state_of: Callable[[StateSpec], StateSpec]
 ) -> tuple[Node, ...]:
-    """Return copies of nodes and of all that they are built on. Nodes that are shared stay shared."""
+    """Return copies of nodes and of all nodes that they are built on. Shared nodes stay shared."""
     made: dict[int, Node] = {}
 
     def again(node: Node) -> Node:

@@ -1,4 +1,4 @@
-"""The steps that a program has written so far, the names in use, and the steps that a run needs."""
+"""The steps of a program so far, the names in use, and the steps that a run needs."""
 
 import weakref
 from collections.abc import Iterable
@@ -35,18 +35,18 @@ class Register:
         """The file and line where the best-effort branch of these steps begins; "" for the steps of the topology
         itself."""
         self.atLeastOnce = atLeastOnce
-        """True if every state is kept as a nonTransactional one, whatever its factory says."""
+        """True if every state is kept as a nonTransactional one, regardless of its factory."""
         self.streams: dict[str, SpoutSource] = {}
         self.functions: dict[str, RequestSource] = {}
         self.states: dict[str, StateWriter] = {}
         self.statics: dict[str, StaticState] = {}
         self.sinks: dict[str, Sink] = {}
         self.replayable: dict[str, Node] = {}
-        """The steps after which replayed dead letters enter again, by the label of their stream."""
+        """The steps after which replayed dead letters are inserted, by the label of their stream."""
         self.replays: dict[Node, SpoutSource] = {}
-        """The sources that emit replayed dead letters, by the step before which the letters enter."""
+        """The sources that emit replayed dead letters, by the step before which the letters are inserted."""
         self.letters: dict[Node, LettersOf] = {}
-        """The steps that output dead letters, by the step on whose tuples a function failed."""
+        """The steps that output dead letters, by the step whose function failed on the tuples."""
         self.emitted: dict[Node, Emitted] = {}
         """The steps that output the emissions of updaters, by the updater's step. Each updater has at most one."""
         self.changes: dict[tuple[Node, bool], Node] = {}
@@ -54,7 +54,8 @@ class Register:
         self.indexes: dict[tuple[Node, tuple[str, ...]], StateWriter] = {}
         """The states with the keys of the rows of a table that refer to others, by the table's step and the fields."""
         self.ordered: dict[tuple[Node, tuple[str, ...]], Step] = {}
-        """The calls that need the changes of each key in the order of their source, by the step before and the key."""
+        """The calls that require the changes of each key in the order of their source, by the preceding step and the
+        key."""
         self.everyChange: set[Node] = set()
         """The nodes after which each change of a value counts, because the program passed ``everyChange=True``."""
         self.late: dict[tuple[EmittingUpdate, int | None], LateTuples] = {}
@@ -62,7 +63,7 @@ class Register:
         self._nodes: dict[Node, None] = {}
         """All steps, in the order they were written."""
         self._looked_at: set[Node] = set()
-        """The steps that were only previewed. They stay as long as the program holds one of their streams."""
+        """The steps that were only previewed. They are kept as long as the program holds one of their streams."""
         self._views: weakref.WeakKeyDictionary[object, Node] = weakref.WeakKeyDictionary()
         """The program's streams, each with its step."""
         self._counts: dict[str, int] = {}
@@ -199,10 +200,10 @@ class Register:
                 self._keep(above, reader)
 
     def _with_whole_functions(self, gone: set[Node], own: Iterable[Node]) -> set[Node]:
-        """Return steps that go, and each DRPC function that loses steps of other cells as a whole.
+        """Return the steps to remove, including as a whole each DRPC function that loses steps of other cells.
 
-        Otherwise the last step that is left would be its answer. A function of which the cell itself defines steps is
-        about to get them again.
+        Otherwise the last remaining step would become its answer. The cell that runs again is about to define its own
+        steps again.
         """
         cut = list[Node]()
         for source in self.functions.values():
@@ -238,7 +239,7 @@ class Register:
         return tuple(self._nodes)
 
     def ends(self) -> list[Node]:
-        """Return all steps that no other step reads, with or without an effect, but no static states."""
+        """Return all steps that no other step reads, with or without an effect, except static states."""
         nodes = self.nodes
         read = {id(source) for node in nodes for source in sources_of(node)}
         return [node for node in nodes if id(node) not in read and not isinstance(node, StaticState)]

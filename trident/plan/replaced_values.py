@@ -1,6 +1,6 @@
-"""Refusal of aggregates over all batches that would count a key's value again each time that it is replaced.
+"""The refusal of aggregates over all batches that would count a key's value again at each replacement.
 
-`newValuesStream` of an aggregate gives a key's whole new value in each batch that changes it. If an aggregate over all
+`newValuesStream` of an aggregate emits a key's whole new value in each batch that changes it. If an aggregate over all
 batches adds up such values, it counts the former value's tuples again.
 """
 
@@ -48,7 +48,7 @@ def _replacing(node: Node, every_change: Container[Node], by: Names | None = Non
     """Return the state whose values replace each other in the tuples of a node; None if there is no such state.
 
     Values that pass a node in `every_change` do not count. `by` are the fields by which a later step passes on only the
-    first tuple, for ever: if the key of a state determines them, a key's later values end there.
+    first tuple, for ever: if the key of a state determines them, a key's later values are dropped there.
     """
     if node in every_change:
         return None
@@ -59,12 +59,12 @@ def _replacing(node: Node, every_change: Container[Node], by: Names | None = Non
         return None
     found = _in_sources(node, every_change, None if by is None else determining(node, by))
     if isinstance(node, MultiReduce) and not all(found):
-        return None  # the reducer may emit something only for a tuple that comes once
+        return None  # the reducer may emit only for a tuple that comes once
     return next((state for state in found if state is not None), None)
 
 
 def _of_state(writer: StateWriter, every_change: Container[Node], by: Names | None) -> StateWriter | None:
-    """Return the result of `_replacing`, for the tuples that leave a step with a state."""
+    """Return the result of `_replacing` for the tuples that leave a step with a state."""
     traits = state_traits(writer)
     if traits.replaces(writer):
         return None if by is not None and by.issubset(traits.keys(writer).names) else writer
@@ -79,7 +79,7 @@ def _of_state(writer: StateWriter, every_change: Container[Node], by: Names | No
 
 
 def _pairs_come_once(node: Join, every_change: Container[Node]) -> bool:
-    """Return whether each pair has a tuple that comes once: that of a source which the pair never lacks."""
+    """Return whether each pair has a tuple that comes once: that of a source that every pair has."""
     found = _in_sources(node, every_change, None)
     return any(state is None and not outer for state, outer in zip(found, node.outer, strict=True))
 

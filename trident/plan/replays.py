@@ -1,4 +1,4 @@
-"""Sources that replay dead letters: each enters directly before the step that failed on its tuples."""
+"""Sources that replay dead letters: each is inserted directly before the step that failed on its tuples."""
 
 import itertools
 from dataclasses import replace
@@ -12,8 +12,8 @@ from trident.spouts.dead_letters import ReplaySpout
 def with_replays(register: Register, label: str, node: nodes.Node) -> nodes.Node:
     """Return a step of the stream `label`, with a source that replays the step's dead letters if they may be replayed.
 
-    Replayed tuples enter here and not at the call of `replayable`: the steps between have processed them already, and
-    so have other branches of the stream.
+    Replayed tuples are inserted here and not at the call of `replayable`: the steps in between and other branches of
+    the stream have already processed them.
     """
     marked = register.replayable.get(label)
     if not isinstance(getattr(node, "onError", None), DeadLetter) or marked is None:

@@ -31,7 +31,7 @@ def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where
 
 
 def _alias_hint(name: str, known: Sequence[str]) -> str:
-    """Return a hint for SQL's alias of a field that exists, "n as m"; "" for another name."""
+    """Return a hint for a name with SQL's alias of an existing field, "n as m"; "" for another name."""
     words = name.split()
     if len(words) != 3 or words[1].lower() != "as" or words[0] not in known:
         return ""

@@ -31,13 +31,13 @@ class SinkTraits(Generic[S]):
     """True if rows may also go to other places than `place`, which only the program knows."""
 
     keeps_rows: Callable[[S], bool] = lambda node: False
-    """True if the place holds the rows of a table whose changes the output takes."""
+    """True if the target holds the rows of a table whose changes the output receives."""
 
     row_key: Callable[[S], tuple[str, ...]] = lambda node: ()
-    """The fields of the tuples by which such a place finds a row."""
+    """The fields of the tuples by which such a target finds a row."""
 
     target: Callable[[S], object] = lambda node: None
-    """The description of the system that gets the rows, which may be `Examined`; None if there is none."""
+    """The description of the target system, which may be `Examined`; None if there is none."""
 
     in_branch: bool = False
     """True if the sink is allowed in a best-effort branch, which may lose batches."""

@@ -23,5 +23,5 @@ def streams_of(node: Node) -> tuple[tuple[str, StructType], ...]:
 
 
 def shown_streams(streams: Sequence[tuple[str, StructType]]) -> str:
-    """Return streams with their fields, as text for people."""
+    """Return streams with their fields, as text for users."""
     return ", ".join(f"{name}({ddl(schema)})" for name, schema in streams)

@@ -1,4 +1,4 @@
-"""The options of a topology's spouts that a start gives: their check, and the plan with the changed spouts."""
+"""The options of a topology's spouts that a start sets: their check, and the plan with the changed spouts."""
 
 from collections.abc import Mapping
 from dataclasses import replace

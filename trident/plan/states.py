@@ -68,7 +68,7 @@ class StateTraits(Generic[H]):
     """The fields of the tuples by which an update can be divided; no fields if it cannot be divided."""
 
     same_in_parts: Callable[[H], bool] = lambda node: True
-    """True if the result is the same when the tuples are applied in portions, each with all tuples of some keys."""
+    """True if the result is the same when the tuples are applied in portions that each have all tuples of some keys."""
 
     late_by: Callable[[H, int], Timing | None] = lambda node, side: None
     """The window or event time that decides which tuples of a source are late; None if no tuple is ever late. The
@@ -81,35 +81,37 @@ class StateTraits(Generic[H]):
     """True if the state may need a batch when no tuple comes. Its update says when (`Updated.due`)."""
 
     slide_by_partition: Callable[[H], int | None] = lambda node: None
-    """The slide of windows by count if each partition has a separate series of windows; None otherwise."""
+    """The slide of windows by count if each partition has a separate series of windows; otherwise None."""
 
     closing: Callable[[H], tuple[Any, ...] | None] = lambda node: None
-    """The windows whose results leave with the batch that closes them, and the steps whose tuples are counted or have
-    the watermarks. Updates with equal values close a window in the same batch. None if there are no such windows."""
+    """The windows whose results leave with the batch that closes them, with the steps whose tuples they count or
+    that have their watermarks. Updates with equal values close their windows in the same batch. None if there are no
+    such windows."""
 
     in_windows: bool = False
     """True for windows and joins by time, whose guarantee differs from that of Trident's windows."""
 
     replaces: Callable[[H], bool] = lambda node: False
-    """True if a new value of a key replaces the key's former one in `newValuesStream`."""
+    """True if a new value of a key replaces the key's former value in `newValuesStream`."""
 
     passes_on: Callable[[H], bool] = lambda node: False
-    """True if the update emits tuples of its sources, or pairs of them, so that a value that replaces one comes too."""
+    """True if the update emits tuples of its sources, or pairs of them, so that replacing values are passed on."""
 
     first_of: Callable[[H], tuple[str, ...] | None] = lambda node: None
     """The fields by which the update passes on only the first tuple, for ever; None if there are no such fields."""
 
     emits_changes: Callable[[H], bool] = lambda node: False
-    """True if the tuples that the update emits are changes of rows, of which a batch has one for a row."""
+    """True if the update emits changes of rows, at most one per row in a batch."""
 
     alone: Callable[[H], tuple[str, ...] | None] = lambda node: None
-    """The fields by which the tuples that leave in one batch all differ; None if there are no such fields."""
+    """The fields whose values are unique among the tuples that the update emits in one batch; None if there are
+    none."""
 
     in_order: Callable[[H], tuple[str, ...] | None] = lambda node: None
-    """The fields that tuples bring along and leave with, in the order in which they came; None without that order."""
+    """The fields of tuples that the update emits unchanged and in their order; None without that order."""
 
     holds_back: Callable[[H], bool] = lambda node: False
-    """True if the update passes tuples on or drops them. Progress events count those that it drops."""
+    """True if the update passes tuples on or drops them. Progress events count the dropped ones."""
 
 
 def state_traits(node: H) -> StateTraits[H]:

@@ -1,4 +1,4 @@
-"""The words with which `explain` and pictures describe a node, in addition to its name."""
+"""The texts by which `explain` and pictures describe a node, in addition to its name."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The plan of a whole topology, in the form in which the compiler, a run and a reset see it."""
+"""The plan of a whole topology, as the compiler, a run and a reset see it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from trident.plan.nodes import Node, RequestSource
 
 EngineName = Literal["spark", "embedded", "auto"]
 """``"spark"``: each batch is a Spark job. ``"embedded"``: the driver's process computes the batches, without a JVM.
-``"auto"``: each stage of a batch runs where it is expected to be sooner."""
+``"auto"``: each stage of a batch runs where it is expected to be faster."""
 
 
 class TopologyPlan(Protocol):

@@ -45,7 +45,7 @@ class Traits(Generic[N]):
     """The runner of the node in a batch: one of the four above."""
 
     summary: Callable[[N], str]
-    """The work of the node, beside its name: its key fields, its state, the word for work by partition."""
+    """The work of the node, in addition to its name: its key fields, its state, a word for work by partition."""
 
     caption: Callable[[N], str] | None = None
     """The summary without the parts that a picture shows by arrows; None: the whole summary."""

@@ -17,7 +17,7 @@ def computed(
 ) -> pa.Array:
     """Return the results of `function` for each value, as a column of the type `kind`.
 
-    `where` begins the messages of errors, `given` names the values in them, and `unchanged` ends them. Raises
+    Error messages begin with `where`, name the values by `given`, and end with `unchanged`. Raises
     UserFunctionError if the function fails, and StateValueError if a result does not fit the type.
     """
     former, made = to_python(values), list[Any]()

@@ -9,7 +9,7 @@ from trident.plan.nodes import SIDES, StateWriter, Watermark
 _ENDING = ".watermark"
 
 WATERMARK = "Watermark"
-"""The name of the function that makes a watermark. Owner and field follow it: ``Watermark(seen, at)``."""
+"""The name of the function that computes a watermark. Owner and field follow it: ``Watermark(seen, at)``."""
 
 
 def watermark_name(owner: str, side: str | None = None) -> str:

@@ -26,7 +26,7 @@ def _has_wider_parts(wide: pa.DataType, narrow: pa.DataType) -> bool:
     nested = kinds.is_struct, kinds.is_list, kinds.is_map
     if not any(same(wide) and same(narrow) for same in nested) or wide.num_fields != narrow.num_fields:
         return False
-    if kinds.is_map(wide):  # the values of a map are found by its keys, which must stay what they are
+    if kinds.is_map(wide):  # the values of a map are found by its keys, so the keys must not change
         return bool(wide.key_type == narrow.key_type) and is_wider(wide.item_type, narrow.item_type)
     pairs = [(wide.field(at), narrow.field(at)) for at in range(wide.num_fields)]
     return all(one.name == other.name and is_wider(one.type, other.type) for one, other in pairs)

@@ -1,4 +1,4 @@
-"""The fields that the steps of a window read from their sources, and the steps whose tuples move its watermark."""
+"""The fields that the steps of a window read from their sources, and the steps whose tuples advance its watermark."""
 
 from trident.operations.portable import Computed, Condition
 from trident.operations.windows import timestamp_field
@@ -7,10 +7,10 @@ from trident.plan.nodes import Watermark, Window, WindowPanes
 from trident.plan.window_schema import PARTITION
 
 _SAME_PARTITIONS = (nodes.Project, nodes.Peek, nodes.Debug, nodes.PartitionOf, nodes.WindowPanes)
-"""The steps after which the tuples of each partition are as many as before."""
+"""The steps that keep the number of tuples in each partition."""
 
 _SAME_TIMES = (*_SAME_PARTITIONS, nodes.Repartition, nodes.ParallelismHint)
-"""The steps after which the latest time of a batch is the same."""
+"""The steps that keep the latest time of a batch."""
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:
@@ -39,12 +39,12 @@ def _time(node: Window | Watermark | WindowPanes) -> tuple[str, ...]:
 
 
 def closed_by(node: Window | nodes.WindowJoin) -> tuple[nodes.Node, ...]:
-    """Return the steps whose tuples move the watermarks of a window, before steps that keep all tuples."""
+    """Return the steps whose tuples advance the watermarks of a window, skipping steps that keep all tuples."""
     return tuple(_before_same_times(watermark.source) for watermark in nodes.watermarks_of(node))
 
 
 def counted_by(node: Window) -> nodes.Node:
-    """Return the step whose tuples a window counts, before steps that keep all tuples, and their partitions if need be.
+    """Return the step whose tuples a window counts, skipping steps that keep all tuples, and its partitions if needed.
 
     A window of a partition begins with a node `PartitionOf`.
     """

@@ -58,7 +58,7 @@ _IMPORT = ", with `from trident import functions as F`"
 
 
 def _timestamp_hint(name: str, kind: spark.DataType, schema: spark.StructType) -> str:
-    """Return how to make a timestamp of a field of this type, as the end of a sentence; "" if there is no usual way."""
+    """Return the end of a sentence that advises how to make a field of this type a timestamp; "" if unknown."""
     plain = quote(name)
     taken = {field.lower() for field in schema.names}
     free = next((new for new in ("at", "time") if new.lower() not in taken), "eventTime")
@@ -130,7 +130,7 @@ def result_fields(windowing: Windowing, group: spark.StructType, time: spark.Dat
 
 
 def has_bounds(windowing: Windowing) -> bool:
-    """Return whether a window's results begin with the window's bounds. Changes need them, to say whose row changed."""
+    """Return whether a window's results begin with the window's bounds. Changes need them to identify the row."""
     return isinstance(windowing.config, EventTimeWindow | SessionWindow) or windowing.early
 
 
@@ -158,6 +158,6 @@ def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step
 def by_partition(windowing: Windowing) -> bool:
     """Return whether each partition has separate windows if there are no groups, as in Trident.
 
-    Windows whose results have bounds do not: two results of one window could not be told apart.
+    Windows whose results have bounds do not: two results of one window would be indistinguishable.
     """
     return not has_bounds(windowing)

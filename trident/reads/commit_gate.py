@@ -1,4 +1,4 @@
-"""The gate of a batch group. Through it, reads hold commits back for a limited time."""
+"""The gate of a batch group, through which reads hold commits back for a limited time."""
 
 import threading
 import time

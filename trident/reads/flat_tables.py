@@ -31,7 +31,7 @@ def to_frame(table: pa.Table) -> "pd.DataFrame":
     import pandas as pd  # imported only when needed, because the import takes long
 
     series = {
-        # Arrow would convert whole numbers beside nulls to doubles, in structs, too.
+        # Arrow would convert whole numbers beside nulls to doubles, even in structs.
         name: pd.Series(column.to_pylist(), dtype=object) if pa.types.is_nested(column.type) else flat_series(column)
         for name, column in zip(table.column_names, table.columns, strict=True)
     }

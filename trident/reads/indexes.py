@@ -19,7 +19,7 @@ from trident_state.keys import encode_keys
 from trident_state.state_shape import StateShape
 
 _PART_BYTES = 2
-"""The bytes of a part's number in the place of a key, which is the number and the key's bytes in order."""
+"""The number of bytes of a part's number in a key's position, which is the number and the key's bytes in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Index:
         return pa.schema(list(self.keys)[:-1])
 
     def values(self, state: str, values: Sequence[Any]) -> pa.Table:
-        """Return values of the fields as a table. Raises StateKeyError if one of them is of another type."""
+        """Return values of the fields as a table. Raises StateKeyError if the type of one is wrong."""
         return key_table(f"{state} by {', '.join(self.fields.names)}", self.fields, list(values))
 
     def keys_with(self, snapshot: Snapshot, values: pa.Table) -> pa.Table:
@@ -49,11 +49,11 @@ class Index:
     def page_with(
         self, snapshot: Snapshot, value: pa.Table, limit: int | None, after: bytes
     ) -> tuple[pa.Table, bytes | None]:
-        """Return the keys of a page of the entries with a value, in the order of `orders`, and the place of its end.
+        """Return the keys of a page of the entries with a value, in the order of `orders`, and the position of its end.
 
         The pages follow the parts of the index, so that a page reads only the parts of its keys. `value` has one row,
-        and `after` is the place at which the page before ends; b"" for the first page. The place is None after the last
-        page.
+        and `after` is the end position of the previous page; b"" for the first page. The returned position is None
+        after the last page.
         """
         columns, lookup = self._columns(snapshot, value)
         listed = list_parts(columns, lookup)
@@ -78,7 +78,7 @@ class Index:
         return [one_chunk(column) for column in values.columns], lookup
 
     def orders(self, keys: pa.Table) -> pa.Array:
-        """Return the bytes by which keys of the state are sorted: for keys without an order those that are stored."""
+        """Return the bytes by which keys of the state are sorted; for keys without an order, their stored bytes."""
         return order_of(keys, keys.num_columns) if unordered_field(self.own) is None else encode_keys(keys)
 
     @staticmethod
@@ -88,11 +88,11 @@ class Index:
 
 
 def _parts_of_page(listed: Listed, limit: int, after: bytes) -> Listed:
-    """Return the parts with the keys of a page, and with one more if there is another page."""
+    """Return the parts with the keys of a page, and one more part if there is another page."""
     numbers, begun = listed.parts.to_numpy(), int.from_bytes(after[:_PART_BYTES])
     places = np.argsort(numbers)
     places = places[numbers[places] >= begun]
-    # The page before may have taken all keys of the part in which it ends.
+    # The previous page may have taken all keys of the part in which it ends.
     rows = np.where(numbers[places] == begun, 0, listed.rows.to_numpy()[places])
     return listed.take(places[: 1 + np.searchsorted(np.cumsum(rows), limit + 1)])
 
@@ -106,7 +106,7 @@ def _bytes_of(parts: pa.Array) -> pa.Array:
 
 
 def index_of_shape(state: str, own: pa.Schema, name: str, shape: StateShape) -> Index | None:
-    """Return the index that a state of this name and shape is for `state`; None if it is none.
+    """Return the index of `state` that a state with this name and shape is; None if it is not one.
 
     `own`: the key fields of `state`.
     """
@@ -127,7 +127,7 @@ def indexes_among(state: str, shapes: Mapping[str, StateShape]) -> tuple[Index, 
 
 
 def no_index(state: str, fields: Iterable[str], known: Iterable[Index]) -> StateKeyError:
-    """Return the error for fields by which a state has no index."""
+    """Return the error for fields without an index."""
     listed = ", ".join(f"({', '.join(index.fields.names)})" for index in known)
     has = f"its indexes are by {listed}" if listed else "none is known"
     return StateKeyError(

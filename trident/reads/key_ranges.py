@@ -78,7 +78,7 @@ def cursor_at(state: str, order: bytes) -> str:
 
 
 def place_of(state: str, cursor: str) -> bytes:
-    """Return the bytes with which `cursor_at` made a cursor. Raises ValueError if it is not one of the state."""
+    """Return the bytes from which `cursor_at` made a cursor. Raises ValueError if it is not one of the state."""
     try:
         check, encoded = cursor.split(".")
         order = base64.b64decode(encoded, altchars=b"-_", validate=True)
@@ -112,7 +112,7 @@ def _end(state: str, fields: pa.Schema, bound: Any) -> tuple[bytes | None, bool]
 
 
 def _order(state: str, fields: pa.Schema, values: tuple[Any, ...]) -> bytes:
-    """Return the bytes in order of values of the first key fields."""
+    """Return the order-preserving bytes of values of the first key fields."""
     if not 0 < len(values) <= len(fields):
         raise StateKeyError(
             f"state {state!r}: invalid beginning of a key {typed_brief(values)}: expected 1 to {len(fields)} values "

@@ -162,7 +162,7 @@ class StateChanges:
             raise self._ended(f"was recreated after txid {birth.txid}", f"{life}")
 
     def _check_batch(self, place: Position) -> None:
-        """Raise StateEndedError if the log's batch at a position is not the batch that the reader has read."""
+        """Raise StateEndedError if the log's batch at a position is not the one that the reader has read."""
         if is_other_batch(self._log, self.group, place.txid, place.digest):
             what = f"now has another batch {place.txid}: its log was restored from an older copy and continued"
             raise self._ended(what, str(place))
@@ -202,7 +202,7 @@ class StateChanges:
             # Each page is as of a separate txid, at least `low`. The keys that changed since `low` follow, as of one
             # txid.
             for txid, page in paged.scan_by_page(low):
-                # A page shows only this store, which may hold a batch that another state of the group still lacks
+                # A page shows only this store, which may have a batch that another state of the group still lacks
                 # (guard "feed, snapshot"). Keys of that batch are sent once more, as of the committed batch.
                 reached = max(reached, txid)
                 if page.num_rows:

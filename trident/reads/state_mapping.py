@@ -117,7 +117,10 @@ class StateItems(ItemsView[Any, Any]):
 
 
 class Listings:
-    """The listings that loops over a state make. Each listing is one read. A caller is the frame of the loop."""
+    """The listings that loops over a state create.
+
+    Each is one read. A caller is identified by the frame of the loop.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The result of a read of a range of keys: its pairs in order, and the way to the next ones."""
+"""The result of a range read: its pairs in order, and the cursor of the next page."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any

@@ -324,7 +324,7 @@ class StateView(StateMapping):
     def by(self, fields: FieldsLike, value: Any, *, limit: int | None = None, after: str | None = None) -> StateRange:
         """Return the entries with a value in the fields of an index, in the order of the keys, as of one txid.
 
-        Keys with arrays or structs, which have no order here, come in an order of their own.
+        Keys with arrays or structs, which have no defined order, come in an arbitrary but stable order.
         The verb that makes the state names the fields: ``toTable("id", index="city")``. The index is committed with
         each batch, so the result is the entries that a filter of ``toArrow()`` as of that txid would keep. It is read
         by the keys that have the value, and the state by the keys that these hold.
@@ -374,7 +374,7 @@ class StateView(StateMapping):
 
     @property
     def indexes(self) -> tuple[Index, ...]:
-        """The indexes of the state that are known here."""
+        """The known indexes of the state."""
         return self._description.indexes
 
     def found(self, fields: Sequence[str], value: Any, limit: int, after: str | None) -> tuple[pa.Table, str | None]:
@@ -383,7 +383,7 @@ class StateView(StateMapping):
         return self._shown(table, as_of), cursor
 
     def pathOf(self, field: str) -> tuple[str, ...]:
-        """Return the column of `toArrow` that is a field of the rows, and the field within it if that has structs."""
+        """Return the column of `toArrow` for a field of the rows, and the field within it if the column is a struct."""
         alone = field in self._shape.keys.names or self._parts is not None or field == self._output
         return (field,) if alone else (self._output, field)
 
@@ -412,7 +412,7 @@ class StateView(StateMapping):
         return table, as_of, None if end is None else cursor_at(index.name, end)
 
     def _top(self, n: int, by: str | Callable[[Any], Any] | None) -> tuple[pa.Table, dict[str, int]]:
-        """Return the `n` entries with the greatest values, as stored, and the metadata that names their txid."""
+        """Return the `n` entries with the greatest values, as stored, and the metadata that names the txid."""
         check_whole_number(f"state {self.name!r}: top: n", n, least=0, error=ValueError)
         where = f"state {self.name!r}: top"
         table, as_of = self._table(None)
@@ -432,7 +432,7 @@ class StateView(StateMapping):
         return self._shown(*self._table(limit))
 
     def _shown(self, table: pa.Table, as_of: dict[str, int]) -> pa.Table:
-        """Return stored entries with values as readers see them, and with the metadata that names their txid."""
+        """Return stored entries with values as readers see them, and with the metadata that names the txid."""
         if self._parts is not None:
             table = self._values.flat(table)
         elif self._present is not None:
@@ -479,12 +479,12 @@ class StateView(StateMapping):
 
     @property
     def isPast(self) -> bool:
-        """True if reads are as of an earlier batch than the last committed one, or of one that the caller named."""
+        """True if reads are as of an earlier batch than the last committed one, or of a batch that the caller named."""
         return self._batch is not None
 
     @property
     def _named(self) -> int | None:
-        """The txid that the caller named, by a number, a time or a tag; None for the last one or the one before.
+        """The txid that the caller named by number, time or tag; None for the last committed batch or the one before.
 
         Raises TxidNotKeptError if the batch of a time is not kept, TagNotFoundError if there is no such tag.
         """
@@ -505,7 +505,7 @@ class StateView(StateMapping):
         return kept_txids(self._source, self.name)
 
     def asOf(self, batch: int | str | datetime.datetime) -> "StateView":
-        """Return a view of the state as of an earlier batch, which reads as long as the store keeps that batch.
+        """Return a view of the state as of an earlier batch. It can be read as long as the store keeps that batch.
 
         Parameters
         ----------
@@ -559,8 +559,8 @@ class StateView(StateMapping):
         try:
             table = self.toArrow(_SHOWN_ROWS)
         except TridentError as error:
-            # A notebook's cell may show a view whose store cannot be reached: then it shows the head of the table, and
-            # no traceback.
+            # A notebook cell may show a view whose store cannot be reached: then it shows the table's header, and no
+            # traceback.
             return f"<div>{head}<br><i>{html.escape(str(error))}</i></div>"
         rows = html_table(table.column_names, zip(*map(to_python, table.columns), strict=True))
         more = f"<br><i>the first {_SHOWN_ROWS} rows</i>" if table.num_rows == _SHOWN_ROWS else ""
@@ -663,7 +663,7 @@ class StateView(StateMapping):
         return read_consistently(source, states, read, isolation=isolation, large=large, mayWait=mayWait)
 
     def _source_with(self, index: Index) -> ReadSource:
-        """Return a source of reads that has the state and one of its indexes."""
+        """Return a source of reads for the state and one of its indexes."""
         return self._source
 
     def _check_limit(self, limit: int | None) -> None:

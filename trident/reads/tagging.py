@@ -26,7 +26,7 @@ from trident_state.tags import StateTag
 
 @dataclass(frozen=True)
 class Tag:
-    """A named txid of each batch group, which is kept until the tag is dropped.
+    """A named txid of each batch group, which the states keep until the tag is dropped.
 
     `txids`: by batch group. `states`: the states that can be read as of the tag. `made`: when it was made, in UTC.
     `missing`: states that lack the tag, because the program ended while it was made or dropped; call `tag` or `dropTag`
@@ -47,8 +47,8 @@ class Tag:
 class TopologyTags:
     """The tags of the states of one topology. Each state keeps its own part of a tag, in its store.
 
-    The parts are made in the order of the states' names and dropped in the reverse order. So of two callers with the
-    same name, the one whose tag the first state has wins, and the other finds it. Thread-safe.
+    The parts are made in the order of the states' names and dropped in the reverse order. So if two callers use the
+    same name, the one whose tag reaches the first state wins, and the other finds that tag. Thread-safe.
     """
 
     def __init__(self, source: ReadSource, states: Sequence[str], view: Callable[[str], StateView]) -> None:
@@ -142,9 +142,9 @@ class TopologyTags:
         return part
 
     def _check_not_anew(self, state: str, part: StateTag) -> None:
-        """Raise TagExistsError for a state that may have been dropped after a tag was made, and begun again there.
+        """Raise TagExistsError for a state that may have been dropped after the tag was created, and recreated since.
 
-        It would complete the tag without its rows. A state that was empty then is refused, too.
+        The tag would be completed without the state's former rows. A state that was empty at the tag is refused, too.
         """
         txid = part.txids[self._source.group_of(state)]
         if not self._view(state).asOf(txid).toArrow(limit=1).num_rows:
@@ -243,7 +243,7 @@ class Tagged:
         return self.tagging.tags()
 
     def dropTag(self, name: str) -> None:
-        """Drop a tag: its batch is kept no longer than others, and its files are deleted in time.
+        """Drop a tag: its batch is then kept no longer than others, and its files are deleted later.
 
         Raises TagNotFoundError if there is no tag of this name. If the program ends meanwhile, the same call drops the
         rest.

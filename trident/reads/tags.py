@@ -1,6 +1,7 @@
 """Tags: names of txids as of which states can be read until the tag is dropped.
 
-In ``asOf=`` a text that begins with ``tag:`` is a tag; no time begins so. So every door that takes a time takes a tag.
+In ``asOf=`` a text that begins with ``tag:`` is a tag; no time begins like that. So everything that accepts a time
+accepts a tag.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class TagName:
 
 
 def tag_name_of(value: object) -> TagName | None:
-    """Return the tag that a text names; None for anything else.
+    """Return the name of the tag in a text; None for any other value.
 
     >>> tag_name_of("tag:month-end"), tag_name_of("2026-11-26 09:00"), tag_name_of(41)
     (TagName(name='month-end'), None, None)

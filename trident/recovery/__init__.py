@@ -1,1 +1,1 @@
-"""The start of a run on an existing log: take it over, and check that the program fits."""
+"""The start of a run on an existing log: the takeover of the log, and the checks that the program fits."""

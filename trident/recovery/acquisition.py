@@ -3,7 +3,7 @@
 A start refuses an unsuitable log or state before it writes to a store, and its error gives advice. Five modules
 refuse:
 
-- `group_membership`: streams, states and outputs that were connected, separated, renamed or got another source;
+- `group_membership`: streams, states and outputs that were connected, separated or renamed, or whose source changed;
 - `program_compatibility`: a program that differs from the program that froze the waiting batches;
 - `readers_of_changes`: a state that is made of the changes of an older state, or of one that was dropped;
 - `changed_steps`: a state that takes rows away, behind steps that are others than before;
@@ -86,7 +86,7 @@ class Begun:
     warnings: tuple[str, ...] = ()
     """Warnings for the user that concern the streams."""
     died: bool = False
-    """True if the previous driver did not give the log back."""
+    """True if the previous driver did not release the log."""
     holder: Holder | None = None
     """This driver's record in the log, which other drivers can read."""
 
@@ -102,8 +102,8 @@ def begin(
     """Take the log, then the states; docs/protocol.md, "A start", lists the steps.
 
     The checks run twice. They run before the log is taken, so that a refused start fences no driver out, and again
-    after the log is taken, because another driver may have committed batches in between. A start that fails gives the
-    log back.
+    after the log is taken, because another driver may have committed batches in between. A start that fails releases
+    the log.
 
     `after`: take the log only if this is still its lease; raise OvertakenError if another driver has taken the log
     since. `taken` is called with the new lease. `fill` returns the contents of states that begin with earlier tuples.
@@ -138,7 +138,7 @@ def begin(
         close_all(stores)
         # After an interrupt (Ctrl-C, a notebook's Stop) or an exit the process continues to run, as after an error.
         if lease is not None and isinstance(error, Exception | KeyboardInterrupt | SystemExit):
-            give_back(log, lease)  # an unreturned lease would count as a death
+            give_back(log, lease)  # an unreleased lease would count as a death
         raise
 
 
@@ -182,7 +182,7 @@ class _Progress:
     """The progress of a program's groups in the log, and the births of its states.
 
     `noted`: all births in the log. `births`: one for each state of this program. It is the birth in the log if that
-    birth is founded (for a watermark: if the owner's birth is founded, too) or equals the birth that this start would
+    birth is founded (for a watermark, the owner's birth must be founded, too) or equals the one that this start would
     record. Otherwise it is a new birth. `pending`: the states that begin with the earlier tuples of their streams.
     """
 
@@ -294,7 +294,7 @@ def _take_states(
 
 
 def _begin_again(births: dict[str, Birth], lease: Lease) -> None:
-    """Let each state begin again whose creation an earlier start began and did not end.
+    """Recreate each state whose creation an earlier start began and did not complete.
 
     No batch was written to it. The program of that start may have had another shape or kind: if the state kept its
     record, the values of this program would count as values in a former shape. And that start may still be at work.
@@ -442,9 +442,9 @@ def _check_watermark(node: StateWriter, known: Mapping[str, Birth], settings: Se
     name, drop = node.state.name, dropped_by(node)
     if name not in (founded := _founded(known)) and drop in founded:
         raise StateLostError(
-            f"state {name!r} is the watermark of state {drop!r} and was dropped without it, so windows that were "
-            f"closed would open again: {settings.drop(drop, node.state.factory.survives)} drops both, which then start "
-            f"empty with the next batch; or {settings.way_out}"
+            f"state {name!r} is the watermark of state {drop!r} and was dropped without it, so closed windows would "
+            f"open again: {settings.drop(drop, node.state.factory.survives)} drops both, which then start empty with "
+            f"the next batch; or {settings.way_out}"
         )
 
 
@@ -471,14 +471,14 @@ def _is_filled_now(name: str, birth: Birth, history: History, log: TransactionLo
 
 
 def _is_in_log(name: str, birth: Birth, group: Group, log: TransactionLog) -> bool:
-    """Return whether the log has all that was written to a state since its birth, so that nothing is lost with it."""
+    """Return whether the log has everything that was written to a state since its birth, so that nothing is lost."""
     if group.name not in log.groups() or log.kept_since(group.name) > birth.txid:
         return False
     return not birth.filled or log.content(name, birth.txid) is not None
 
 
 def _check_begins(node: StateWriter, birth: Birth | None, settings: Settings) -> None:
-    """Raise StateError if the program gives a content to a state that has begun without one."""
+    """Raise StateError if the program gives a content to a state that has already begun without one."""
     name, option = node.state.name, unused_beginning(node.state, birth)
     if option is not None:
         assert birth is not None
@@ -542,8 +542,8 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
         try:
             _create(name, store, births[name], log, lease)
         except (StateOwnedError, StateUnavailableError):
-            # A driver that has lost the log meanwhile may have ended its creation of the state just now. That state is
-            # of another life.
+            # A driver that has lost the log meanwhile may have completed its creation of the state just now. That state
+            # is of another life.
             _create(name, store, births[name], log, lease)
         store.acquire(lease)
         reach("start.state.acquired")

@@ -1,4 +1,4 @@
-"""States that are new and are to begin with the tuples that their streams had before: which, and up to where.
+"""New states that begin with the earlier tuples of their streams: which states, and up to which positions.
 
 Such a state is born after the last frozen batch, with a content, as a state with an InitialState is. The content is
 that of a run of its own over these tuples (`trident.run.backfill`), up to the positions of the streams at that batch.
@@ -18,7 +18,7 @@ from trident.plan.nodes import Node, SpoutSource, StateSpec, StateWriter, TableC
 from trident.recovery.program_compatibility import match_waiting_batches
 
 Pending = Mapping[str, Positions]
-"""The states that begin with earlier tuples, each with the positions of its streams up to which it gets them."""
+"""The states that begin with earlier tuples, each with the positions of its streams up to which it receives them."""
 
 Fill = Callable[[Pending], Mapping[str, pa.Table]]
 """Returns the content of each state: its key fields, then ``value``. Called while this driver holds the log."""
@@ -32,8 +32,8 @@ def no_fill(pending: Pending) -> Mapping[str, pa.Table]:
 def pending_backfills(program: Program, members: Members, log: TransactionLog) -> dict[str, Positions]:
     """Return the new states with ``backfill=True`` in groups that have had a batch, with their streams' positions.
 
-    If none of its streams has had a batch, a state gets a content too, without rows. So the log tells it from a state
-    that began without its streams' earlier tuples.
+    If none of its streams has had a batch, a state gets a content too, without rows. So the log distinguishes it from
+    a state that began without its streams' earlier tuples.
     """
     pending, known, new = dict[str, Positions](), {*log.groups()}, new_backfills(program, log)
     for group in program.groups:
@@ -52,7 +52,7 @@ def new_backfills(program: Program, log: TransactionLog) -> set[str]:
 
 
 def unused_beginning(state: StateSpec, birth: Birth | None) -> str | None:
-    """Return the option of a state that says how it begins, if it has begun otherwise; None if it has not."""
+    """Return the option that says how a state begins, if the state has already begun otherwise; None if it has not."""
     if birth is None or not birth.founded or birth.filled:
         return None
     if state.initial is not None:
@@ -61,7 +61,7 @@ def unused_beginning(state: StateSpec, birth: Birth | None) -> str | None:
 
 
 def check_backfills(program: Program, pending: Pending) -> None:
-    """Raise TopologyError if a step would get only the later tuples of a state that begins with earlier ones."""
+    """Raise TopologyError if a step would receive only the later tuples of a state that begins with earlier ones."""
     filled = {name for name, at in pending.items() if any(position is not None for position in at.values())}
     for node in writers_of(program):
         if node.state.name in pending:
@@ -77,8 +77,8 @@ def _check_built_on_new(node: StateWriter, pending: Pending) -> None:
         if isinstance(above, StateWriter) and above.state.name not in pending:
             raise TopologyError(
                 f"{node.step} ({node.site.location}): state {node.state.name!r} has backfill=True and is built on "
-                f"state {above.state.name!r}, which exists already, so its values of then are gone. Give both "
-                f"states new names, so that they begin together; or remove backfill=True. Nothing was written"
+                f"state {above.state.name!r}, which exists already, so its earlier values are gone. Give both states "
+                "new names, so that they begin together; or remove backfill=True. Nothing was written"
             )
 
 
@@ -97,9 +97,9 @@ def _check_no_changes(end: Node, shown: str, filled: Collection[str]) -> None:
 def check_beside(
     program: Program, histories: Mapping[str, History], log: TransactionLog, births: Mapping[str, Birth], at: Settings
 ) -> None:
-    """Raise CodeChangedError if a driver runs whose batches under way this program could not commit.
+    """Raise CodeChangedError if a driver is running whose unfinished batches this program could not commit.
 
-    Such a driver nearly always has one, and a start that takes the log finds out too late.
+    A running driver nearly always has such a batch, and a start that has taken the log would find out too late.
     """
     if log.holder() is None:
         return
@@ -120,7 +120,7 @@ def check_beside(
 
 
 def all_above(node: Node) -> list[Node]:
-    """Return all nodes that a node's tuples and answers come from, also by way of states, and the node itself."""
+    """Return all nodes that a node's tuples and answers come from, also through states, and the node itself."""
     found, waiting = dict[int, Node](), [node]
     while waiting:
         for above in walk(waiting.pop()):

@@ -1,9 +1,10 @@
 """Notice at a start that steps between a state and the outputs that are built on it have changed.
 
-A state that takes rows away must lose each row as it got it. If a filter between the changes of a table and an
-aggregate of them changes, the aggregate keeps rows that the new filter drops, and loses rows that it never got. The log
-keeps the rows that each state and output is made of, as its last program derived them (`trident.plan.readings`). A
-start compares them. It refuses a change that makes a state wrong, and warns of one that may.
+A state that retracts rows must retract each row exactly as it was added. If a filter between the changes of a table
+and their aggregate changes, the aggregate keeps rows that the new filter drops, and retracts rows that were never
+added. The log keeps the rows that each state and output is made of, as its last program derived them
+(`trident.plan.readings`). A start compares them. It refuses a change that makes a state wrong, and warns of one that
+may.
 
 A join by time keeps tuples that wait for tuples of the other side. If a stream is on the other side now, it would be
 joined with its earlier tuples.
@@ -35,9 +36,9 @@ OF_STATE, OF_OUTPUT = "state ", "output "
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """A difference between the rows that a state or an output was made of, and those of this program.
+    """A difference between the rows that fed a state or an output, and those of this program.
 
-    `certain`: whether rows that came before do not fit those that come. `field`: the value that it is about.
+    `certain`: whether earlier rows certainly do not fit later ones. `field`: the value that it concerns.
     """
 
     text: str
@@ -60,7 +61,7 @@ def check_steps(
     log: LogReading,
     settings: Settings,
 ) -> None:
-    """Raise CodeChangedError if a state would lose other rows than it got, because steps before it have changed."""
+    """Raise CodeChangedError if changed steps would make a state retract other rows than were added."""
     for state, found in _changed_states(program, births, histories, log):
         certain = [each.text for each in found if each.certain]
         if certain and state.state.name not in (settings.acceptSteps or ()):
@@ -74,7 +75,7 @@ def changed_steps(
     outputs: Mapping[str, OutputProgress],
     log: LogReading,
 ) -> Iterator[str]:
-    """Yield a warning for each state and output whose rows may not fit those that come. `outputs` is their progress."""
+    """Yield a warning for each state and output whose rows may not fit later ones. `outputs` is their progress."""
     for state, found in _changed_states(program, births, histories, log):
         yield (
             f"state {state.state.name!r} {_joined(found)}. {_consequence(state)} If the results are the same, nothing "
@@ -93,13 +94,13 @@ def changed_steps(
 
 
 def states_behind(log: LogReading) -> dict[str, set[str]]:
-    """Return the states that each state was made of in the program before. States of earlier logs are not known."""
+    """Return the states that fed each state in the previous program. States of earlier logs are not known."""
     states = {name.removeprefix(OF_STATE): of for name, of in _known(log).items() if name.startswith(OF_STATE)}
     return {name: {each for rows in reading.rows for each in rows.states} for name, reading in states.items()}
 
 
 def keep_steps(program: Program, log: TransactionLog, lease: Lease) -> None:
-    """Record the rows that the states and outputs of a program are made of, and the places of states in tables."""
+    """Record the rows that feed the states and outputs of a program, and the locations of states in tables."""
     before = log.readings()
     steps = {OF_STATE + node.state.name: reading_of(node) for group in program.groups for node in group.states}
     steps |= {OF_OUTPUT + sink.name: reading_of(sink) for sink in _sinks(program)}
@@ -125,7 +126,7 @@ def _known(log: LogReading) -> dict[str, Reading]:
 def _changed_states(
     program: Program, births: Mapping[str, Birth], histories: Mapping[str, History], log: LogReading
 ) -> Iterator[tuple[StateWriter, list[_Difference]]]:
-    """Yield each state with rows whose steps differ from those of the program before."""
+    """Yield each state with rows whose steps differ from those of the previous program."""
     known = _known(log)
     for node in (node for group in program.groups for node in group.states):
         was = known.get(OF_STATE + node.state.name)
@@ -180,7 +181,7 @@ def _differences(
 
 @dataclass(frozen=True, slots=True)
 class _Matched:
-    """The rows of two programs: those of equal origins in pairs, and those that only one of the programs has."""
+    """The rows of two programs: pairs with equal origins, and those that only one of the programs has."""
 
     pairs: Sequence[tuple[ReadRows, ReadRows]]
     gone: Sequence[ReadRows]
@@ -188,7 +189,7 @@ class _Matched:
 
     @classmethod
     def of(cls, was: Reading, now: Reading) -> "_Matched":
-        """Match rows. Several may have one origin, so rows whose steps are equal come together first."""
+        """Match rows. Several may have one origin, so rows with equal steps are paired first."""
         pairs, gone, added = list[tuple[ReadRows, ReadRows]](), [*was.rows], [*now.rows]
         for key in (_text, _origin):
             for one in [*gone]:
@@ -201,7 +202,7 @@ class _Matched:
 
 
 def _of_ways(matched: _Matched, certain: bool) -> list[_Difference]:
-    """Return the differences of ways from a known stream: a merge of its branches has one more, or one less."""
+    """Return the differences in the paths from a known stream: a merge of its branches has one more, or one less."""
     known = {one.stream for one, _ in matched.pairs if one.origin == STREAM} - {""}
     return [
         _Difference(f"gets {_passing(rows.conditions)} of stream {rows.stream!r} on one way {way}", certain)
@@ -220,7 +221,7 @@ def _text(rows: ReadRows) -> object:
 
 
 def _of_origins(added: Sequence[str], gone: Sequence[str]) -> list[_Difference]:
-    """Return the difference of origins: those that have rows and were none before, and those that are none any more."""
+    """Return the difference of origins: those that feed rows now but did not before, and those that no longer do."""
     if added:
         before = f", and was made of {' and '.join(dict.fromkeys(gone))}" if gone else " too"
         return [_Difference(f"is now made of {' and '.join(dict.fromkeys(added))}{before}", True)]
@@ -232,12 +233,12 @@ def _of_origins(added: Sequence[str], gone: Sequence[str]) -> list[_Difference]:
 
 
 def _of_streams(was: Reading, now: Reading, log: LogReading) -> list[_Difference]:
-    """Return the difference of streams that have had tuples, and whose changes did not reach the state before.
+    """Return the difference of streams that had tuples whose changes did not reach the state before.
 
     A stream that was renamed has its former name in the log, so it is none of them.
     """
     before = {rows.stream for rows in was.rows if rows.origin == STREAM}
-    if now.kind in ("tuples", "sides") or "" in before:  # records of before have no names of streams
+    if now.kind in ("tuples", "sides") or "" in before:  # earlier records have no names of streams
         return []
     known = log.members().streams
     names = dict.fromkeys(rows.stream for rows in now.rows if rows.stream not in {"", *before})
@@ -247,7 +248,7 @@ def _of_streams(was: Reading, now: Reading, log: LogReading) -> list[_Difference
 
 
 def _of_rows(one: ReadRows, other: ReadRows, kind: str) -> list[_Difference]:
-    """Return the differences of rows of one origin that are taken away again."""
+    """Return the differences of rows of one origin that may be retracted."""
     certain = _same_names(one, other)
     found = list[_Difference]()
     if one.conditions != other.conditions:
@@ -261,7 +262,7 @@ def _of_rows(one: ReadRows, other: ReadRows, kind: str) -> list[_Difference]:
 
 
 def _same_names(one: ReadRows, other: ReadRows) -> bool:
-    """Return whether the source still has each field. Otherwise fields may only have other names now."""
+    """Return whether the source still has each field. Otherwise the fields may only have been renamed."""
     return not {*one.has} - {*other.has}
 
 
@@ -279,7 +280,7 @@ def _of_other_keys(one: ReadRows, other: ReadRows, names: Collection[str], certa
 
 
 def _of_inputs(one: ReadRows, other: ReadRows) -> list[_Difference]:
-    """Return the differences of aggregates of tuples that are never taken away: other fields of the same source.
+    """Return the differences of aggregates of tuples that are never retracted: other fields of the same source.
 
     A key that is computed may be the same after another computation; one that is a field is that of the other field.
     """
@@ -302,7 +303,7 @@ def _of_values(one: ReadRows, other: ReadRows, certain: bool) -> list[_Differenc
 
 
 def _other_code(one: ReadRows, other: ReadRows) -> str:
-    """Return the places of users' functions whose code differs, in words; "" if there are none."""
+    """Return the locations of users' functions whose code differs, in words; "" if there are none."""
     names = [
         name
         for name in one.codes.keys() & other.codes.keys()
@@ -319,7 +320,7 @@ def _passing(conditions: Sequence[str]) -> str:
 
 
 def _of_sides(was: Reading, now: Reading) -> list[_Difference]:
-    """Return a difference for the rows of each side that were on the other side alone, and are there no more.
+    """Return a difference for the rows that were on only one side and are now only on the other.
 
     Rows are known by their streams and states. If these are on both sides, as in a join of two branches of one stream,
     rows are known by all that their steps do.
@@ -357,7 +358,7 @@ def _described(rows: ReadRows) -> str:
 
 
 def _with_names_of_before(now: Reading, was: Reading, program: Program, log: LogReading) -> Reading:
-    """Return the rows of this program with the names that their streams have in the record of the one before."""
+    """Return the rows of this program with the names that their streams have in the previous program's record."""
     before = {stream for rows in was.rows for stream in rows.above}
     spouts = {spout.stream: spout for group in program.groups for spout in group.spouts}
     known, names = log.members().streams, dict[str, str]()
@@ -395,7 +396,7 @@ def _refused(node: StateWriter, found: Sequence[str], settings: Settings) -> Cod
 
 
 def _beginning(node: StateWriter, settings: Settings) -> str:
-    """Return the call or the options with which a new state gets the rows that the present one would have."""
+    """Return the call or the options that give a new state the rows that the present one would have."""
     name, reading = node.state.name, reading_of(node)
     states = sorted({state for rows in reading.rows for state in rows.states} if reading is not None else ())
     if (table := next((state for state in states if has_index_name(name, state)), None)) is not None:

@@ -1,4 +1,4 @@
-"""EvolvingStore: a state in a former shape, which becomes the present shape with the first batch that is applied.
+"""EvolvingStore: a state in a former shape, which is converted to the present shape with the first applied batch.
 
 Until then the stored state does not change, so the former program can be started again. Reads return the values in the
 present shape, and batches that the former program froze are applied in the former shape.
@@ -28,7 +28,7 @@ from trident_state.store import SharedSnapshot, Store, Timed
 _NOTHING = GroupStatus(None, None, None)
 
 Rebirth = Callable[[Lease, Birth, pa.Table], None]
-"""Records in the log, durably and in one step, that the state is born again with a content."""
+"""A function that records in the log, durably and in one step, that the state is born again with a content."""
 
 
 class EvolvingStore:

@@ -1,4 +1,4 @@
-"""The origin of a fork, as its log keeps it: the savepoint, and the places that belong to the first topology.
+"""The origin of a fork, as its log stores it: the savepoint, and the locations that belong to the first topology.
 
 A start of a fork is refused before it takes the log if the fork was not completed, or if its program would write to an
 output of the first topology or take from a source that only one topology may read (docs/decisions/0073).
@@ -60,13 +60,16 @@ def origin_of(log: LogReading, log_at: str) -> Origin | None:
 
 
 def kept_by_reset(log: LogReading, log_at: str) -> bytes | None:
-    """Return what a reset of a fork keeps of its origin: the places of others are as they were. None: it is no fork."""
+    """Return the part of a fork's origin that a reset keeps: the locations that belong to others.
+
+    None: it is no fork.
+    """
     origin = origin_of(log, log_at)
     return None if origin is None else msgspec.json.encode(msgspec.structs.replace(origin, complete=True, unstarted=0))
 
 
 def with_former(origin: Origin, former: Origin | None) -> Origin:
-    """Return the origin of a fork under the name of one that was reset, with the places that were not to be touched."""
+    """Return a fork's origin under the name of a fork that was reset, with the locations that it must not touch."""
     if former is None:
         return origin
     known = {(each.name, each.place) for each in origin.outputs}
@@ -105,14 +108,14 @@ def _check_source(spout: SpoutSource, origin: Origin) -> None:
 
 
 def _is_same(theirs: SavedOutput, ours: SavedOutput) -> bool:
-    """Return whether two outputs may write to one place. A place that only the program knows is known by the name."""
+    """Return whether two outputs may write to one location. Outputs whose location is unknown are compared by name."""
     if theirs.place and _is_same_place(theirs.place, ours.place):
         return True
     return theirs.name == ours.name and (theirs.elsewhere or ours.elsewhere)
 
 
 def _is_same_place(one: str, other: str) -> bool:
-    """Return whether two places may be one: a folder by way of a link, a table without the name of its schema.
+    """Return whether two locations may be the same: a folder through a link, a table without the name of its schema.
 
     >>> _is_same_place("table orders", 'table shop."orders"'), _is_same_place("s3://lake/orders", "s3a://lake/orders")
     (True, True)
@@ -126,7 +129,7 @@ def _is_same_place(one: str, other: str) -> bool:
 
 
 def _names(table: str) -> list[str]:
-    """Return the names in the place of a table without quotation marks: its schema's, if that is given, and its own."""
+    """Return the names in the location of a table without quotation marks: its schema's, if given, and its own."""
     found = _NAME.findall(table.removeprefix(_TABLE))
     return [quoted.replace('""', '"') or plain for quoted, plain in found]
 
@@ -149,8 +152,8 @@ def not_to_be_touched(
 ) -> tuple[tuple[str, ...], tuple[SavedOutput, ...]]:
     """Return the sources and outputs that a fork of this topology must leave alone, besides the program's own sources.
 
-    Outputs that the program lacks now may come back. The log knows only their names. If the topology is a fork itself,
-    the outputs and sources of those before it count, too: they still run.
+    Outputs that the program lacks now may be added again. The log knows only their names. If the topology is a fork
+    itself, the outputs and sources of those before it count, too: they still run.
     """
     ours = tuple(map(saved_output, sinks_of_program(program)))
     names = {each.name for each in ours}

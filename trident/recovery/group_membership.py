@@ -162,7 +162,7 @@ def _txid_before_first(group: Group, known: Members, reached: Mapping[str, int],
 
 
 def _check_output(name: str, group: Group, known: Members, reached: Mapping[str, int]) -> None:
-    """Raise CodeChangedError if an output would get txids again that another group has already handed to it."""
+    """Raise CodeChangedError if an output would receive txids again that another group has already passed to it."""
     former = known.outputs.get(name, group.name)
     if reached.get(former, 0) > reached[group.name]:
         raise CodeChangedError(

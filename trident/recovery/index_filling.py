@@ -1,4 +1,4 @@
-"""Indexes that are new although their state has rows: each begins with the entries of all these rows.
+"""New indexes of states that already have rows: each begins with the entries of all these rows.
 
 Such an index is born after the last batch of its state, with a content, as a state with an InitialState is. The content
 is what the insertion of each row would have made of it. The state must be complete for that, with no batch under way.
@@ -30,7 +30,10 @@ from trident_state.store import Store
 
 @dataclass(frozen=True, slots=True)
 class NewIndex:
-    """An index that begins with the entries of its state's rows. `changes` is the step that gives the changes of it."""
+    """An index that begins with the entries of its state's rows.
+
+    `changes` is the step that emits the state's changes.
+    """
 
     node: StateWriter
     changes: TableChanges
@@ -39,7 +42,7 @@ class NewIndex:
 
     @property
     def state(self) -> str:
-        """The name of the state that it is an index of."""
+        """The name of the indexed state."""
         return self.changes.table.state.name
 
 
@@ -57,7 +60,7 @@ def new_indexes(program: Program, group: Group, births: Mapping[str, Birth], las
 
 
 def changes_indexed(node: StateWriter, shape: StateShape) -> TableChanges | None:
-    """Return the step with the changes that an index is made of; None if a state of this shape is no index."""
+    """Return the step with the changes that feed an index; None if a state of this shape is not an index."""
     changes = _changes_of(node)
     if changes is None or changes.other is not None or not isinstance(changes.table, StateWriter):
         return None
@@ -67,7 +70,7 @@ def changes_indexed(node: StateWriter, shape: StateShape) -> TableChanges | None
 
 
 def check_no_waiting(index: NewIndex, history: History) -> None:
-    """Raise CodeChangedError if a batch waits to be committed: the state has no values as of it yet."""
+    """Raise CodeChangedError if a batch waits for its commit: the state does not have its values yet."""
     if history.frozen:
         raise _not_now(index, f"batch {history.frozen[0]} waits to be committed")
 
@@ -101,7 +104,7 @@ def content_of_index(index: NewIndex, program: Program, store: Store) -> pa.Tabl
 def _rows(changes: Callable[..., pa.Table], keys: pa.Schema, page: pa.Table, index: pa.Schema) -> Iterator[pa.Table]:
     """Yield the entries of a page's rows: the key fields of the index, then the key of the row, the part, and the kind.
 
-    The parts have the keys, and the directories have the parts.
+    The parts contain the keys, and the directories contain the parts.
     """
     values, rows = one_chunk(page.column(page.num_columns - 1)), page.select(list(range(page.num_columns - 1)))
     after: Mapping[bool, pa.Array] = {True: values, False: pa.nulls(len(values), values.type)}
@@ -119,7 +122,7 @@ def _rows(changes: Callable[..., pa.Table], keys: pa.Schema, page: pa.Table, ind
 
 
 def _changes_of(node: Node) -> TableChanges | None:
-    """Return the step with the changes that a state is made of, if it is made of the changes of one state alone."""
+    """Return the step with the changes that feed a state, if it is fed by the changes of one state alone."""
     found = set[TableChanges | None]()
     for source in sources_of(node):
         if isinstance(source, TableChanges):

@@ -46,7 +46,7 @@ def content_of(node: StateWriter, shape: StateShape) -> pa.Table:
 
 
 def as_earlier_tuples(node: StateWriter, content: pa.Table) -> pa.Table:
-    """Return a content as that of tuples before the state's first batch, for aggregators that heed their order.
+    """Return a content as if tuples before the state's first batch had made it, for order-dependent aggregators.
 
     The accumulators keep txids, those of the topology or the run that made them, which the state's batches do not know.
     """
@@ -96,7 +96,7 @@ def _widened(table: pa.Table, field: pa.Field, where: str) -> pa.Array:
 
 
 def _fits(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Return whether a column is stored exactly; the types of text and of times of Arrow count as one each."""
+    """Return whether a column is stored exactly; Arrow's types of text count as one type, and so do those of times."""
     text = kinds.is_large_string(narrow) or kinds.is_string(narrow)
     times = kinds.is_timestamp(wide) and kinds.is_timestamp(narrow) and (wide.tz is None) == (narrow.tz is None)
     return is_wider(wide, narrow) or (kinds.is_string(wide) and text) or times
@@ -136,9 +136,9 @@ def _field_names(struct: pa.DataType) -> list[str]:
 
 
 def _check_stored(node: StateWriter, stored: bool, shape: StateShape, where: str) -> None:
-    """Raise StateShapeError if the values may be those that queries see, and an aggregator stores others.
+    """Raise StateShapeError if the values may be those that queries see although an aggregator stores others.
 
-    `stored`: whether the columns have the types of the stored values, which may also be those of the others.
+    `stored`: whether the columns have the types of the stored values; presented values may have the same types.
     """
     parts = parts_of(node)
     shows = [part for part in (parts or {}).values() if part.present is not None]
@@ -164,7 +164,7 @@ def _check_distinct(content: pa.Table, shape: StateShape, where: str) -> None:
     if not shape.keys.names:
         if content.num_rows > 1:
             raise StateValueError(
-                f"{where} has {content.num_rows} rows, and the state is one value. Nothing was written"
+                f"{where} has {content.num_rows} rows, but the state is one value. Nothing was written"
             )
         return
     encoded = encode_keys(content.select(shape.keys.names))

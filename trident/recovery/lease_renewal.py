@@ -1,4 +1,4 @@
-"""Renewal of a driver's lease: waiting standbys see that the driver is alive, even if it has nothing to write.
+"""The renewal of a driver's lease: it shows standbys that the driver is alive, even if it has nothing to write.
 
 Exactness does not depend on this. If a standby waits too short a time, it takes over from a running driver and fences
 it out.

@@ -1,4 +1,4 @@
-"""Refuse a start in which a part of a source, such as a topic, moved from one stream to another.
+"""The refusal of a start in which a part of a source, such as a topic, moved from one stream to another.
 
 Each stream has its position. So the other stream would read the part again from its beginning, and the states that both
 streams feed would count its tuples twice.
@@ -44,7 +44,7 @@ def check_moved_parts(
 
 
 def _left(reader: ReadsParts, record: StreamRecord, now: object) -> Iterator[str]:
-    """Yield the parts that the stream of a record has read, and that its spout in this program does not read."""
+    """Yield the parts that the stream of a record has read, but that its spout in this program does not read."""
     for part in sorted(reader.parts_read(record.position)):
         if not (isinstance(now, ReadsParts) and now.reads_part(part)):
             yield part

@@ -1,4 +1,4 @@
-"""Signs that a driver with another copy of a log has a state. Such copies have the same uuid and other batches."""
+"""Signs that a driver with another copy of a log holds a state. Such copies have the same uuid but other batches."""
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateAheadError
@@ -12,7 +12,7 @@ def not_issued(report: StoreReport, log: LogReading, last: Lease) -> Lease | Non
 
 
 def check_no_other_copy(state: str, report: StoreReport, log: LogReading, log_at: str, way_out: str) -> None:
-    """Raise StateAheadError if a driver with another copy of the log has the state, or wrote it after the copy."""
+    """Raise StateAheadError if a driver with another copy of the log holds the state, or wrote it after the copy."""
     last = log.lease() or NO_LEASE
     held, birth = not_issued(report, log, last), log.births().get(state)
     if held is not None:

@@ -1,7 +1,7 @@
-"""States and outputs that are made of the changes of a state: they need its rows from the first one on.
+"""States and outputs that are fed by the changes of a state: they need its rows from the first one on.
 
-A change takes away the row that was there before. If a state has rows whose insertion a reader never got, the reader
-would take away what it does not have.
+A change retracts the previous row. If a state has rows whose insertion a reader never received, the reader would
+retract rows that it does not have.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,10 +18,10 @@ from trident.recovery.changed_steps import states_behind
 
 
 def check_readers(program: Program, births: Mapping[str, Birth], log: LogReading, settings: Settings) -> None:
-    """Raise CodeChangedError if a state is made of the changes of a state that has begun before or after it.
+    """Raise CodeChangedError if a state is fed by the changes of a state that began before or after it.
 
-    A content with which the later one began (`Birth.filled`) stands for the changes before. An older state has nothing
-    of a new state that it was not made of before.
+    A content with which the later one began (`Birth.filled`) stands for the changes before. An older state lacks
+    nothing of a new state that did not feed it before.
     """
     behind = states_behind(log)
     for group in program.groups:
@@ -50,7 +50,7 @@ def late_outputs(
     histories: Mapping[str, History],
     known: Mapping[str, OutputProgress],
 ) -> Iterator[str]:
-    """Yield a warning for each output whose rows are not those of the state whose changes it takes.
+    """Yield a warning for each output whose rows are not those of the state whose changes it receives.
 
     A new output lacks rows of an older state. An output that took rows keeps those of a state that was dropped since.
     `known` has the progress of former outputs.
@@ -81,7 +81,7 @@ def outdated_outputs(
 ) -> Iterator[str]:
     """Yield a warning for each output that keeps rows of a state whose values this start changes (`changing`).
 
-    The values become others without a change of a row.
+    The values change without a change of a row.
     """
     for sink in [sink for group in program.groups for sink in _keepers(group)]:
         for name in _changed(sink, births):
@@ -96,13 +96,13 @@ def outdated_outputs(
 
 
 def _keepers(group: Group) -> list[Sink]:
-    """Return the outputs of a group whose places hold the rows of a table."""
+    """Return the outputs of a group whose locations hold the rows of a table."""
     sinks = [output.step for output in group.sinks if isinstance(output.step, Sink)]
     return [sink for sink in sinks if sink_traits(sink).keeps_rows(sink)]
 
 
 def _changed(step: Node, births: Mapping[str, Birth]) -> list[str]:
-    """Return the names of this topology's states whose changes a step takes."""
+    """Return the names of this topology's states whose changes feed a step."""
     states = (state.state.name for source in sources_of(step) for state in changed_states(source))
     return [name for name in dict.fromkeys(states) if name in births]
 

@@ -1,6 +1,6 @@
 """A savepoint: a named copy of a topology as of one committed txid of each group, in files beside its checkpoint.
 
-The files are written first and have random names. The manifest comes last, is created whole, and names them, so a
+The files are written first and have random names. The manifest comes last, is created whole, and names them, so an
 incomplete savepoint does not count. Nothing in a savepoint refers to the log or the stores from which it was taken
 (docs/decisions/0073).
 """
@@ -129,7 +129,7 @@ class _Envelope(msgspec.Struct):
 
 
 def publish(place: FileStore, savepoint: Savepoint) -> None:
-    """Make a savepoint exist, in one step. Raises SavepointError if there is one of this name."""
+    """Publish a savepoint, in one step. Raises SavepointError if one of this name exists."""
     reach("savepoint.files")
     body = msgspec.json.encode(savepoint)
     if not place.create(savepoint.name + _SUFFIX, _sealed(body)):
@@ -193,7 +193,7 @@ def remove_savepoint(place: FileStore, name: str) -> None:
     """
     try:
         folders = [read_savepoint(place, name).folder]
-    except SavepointError:  # its manifest is damaged: no driver begins one of this name while it is there
+    except SavepointError:  # its manifest is damaged: while it exists, no driver begins another one of this name
         folders = _folders_of(place, name)
     place.delete([name + _SUFFIX])
     reach("savepoint.dropped")
@@ -202,7 +202,7 @@ def remove_savepoint(place: FileStore, name: str) -> None:
 
 
 def remove_remains(place: FileStore, name: str, kept: str = "") -> None:
-    """Delete the files of savepoints of this name that have no manifest: all folders but `kept`."""
+    """Delete the files of incomplete savepoints of this name (those without a manifest): all folders but `kept`."""
     for folder in _folders_of(place, name):
         if folder != kept:
             place.remove(folder)

@@ -1,4 +1,4 @@
-"""Refuse to continue a stored state whose key types, value type, aggregator or kind changed, and give advice."""
+"""The refusal to continue a stored state whose key types, value type, aggregator or kind changed, with advice."""
 
 from trident.base.errors import StateShapeError
 from trident.base.values import type_name
@@ -106,7 +106,7 @@ _EXPORT = " To keep its values, export them first (trident state export)"
 
 
 def _way_to_keep(node: StateWriter, stored: str, shape: StateShape) -> str:
-    """Return the advice for a state whose values are to be kept: to declare their former shape, if that is possible."""
+    """Return the advice for a state whose values are to be kept: declare their former shape, if that is possible."""
     try:
         was = read_fingerprint(stored)
     except StateShapeError:  # a fingerprint that another version wrote

@@ -1,4 +1,4 @@
-"""States whose stored shape is a former one: which of them a start evolves, and the checks before it."""
+"""States whose stored shape is a former one: the choice of those that a start evolves, and the checks before it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -84,9 +84,9 @@ def evolve_stores(
 def _unborn(name: str, report: StoreReport, birth: Birth, history: History, contents: FirstContents) -> pa.Table | None:
     """Return the content of a forked or restored state that has no store and no batch after its birth; else None.
 
-    The store of a restored state has the values from before the restore. A store elsewhere that lost its content gets
-    it by the former program: a start of this one would change the log, and so shut the former program out before a
-    batch is frozen.
+    The store of a restored state has the values from before the restore. If an external store lost its content, the
+    former program restores it: a start of this program would change the log, and so lock the former program out before
+    a batch is frozen.
     """
     forked = contents.log.origin() is not None and report.identity is None
     if not forked and not of_another_life(report, birth):
@@ -107,7 +107,7 @@ def _changed(content: pa.Table, former: Former) -> pa.Table:
 def _evolving(
     node: StateWriter, group: Group, former: Former, present: Store, last: int, contents: FirstContents, now: StateShape
 ) -> Store:
-    """Return the store of a state in a former shape, whose last batch is `last`, with the given store within it."""
+    """Return the store of a state in a former shape, whose last batch is `last`. It wraps the given store."""
     name, log, settings = node.state.name, contents.log, contents.settings
     shape = former_shape(node, former)
     identity = StateIdentity(settings.name, name, log.uuid, group.name)

@@ -1,6 +1,6 @@
-"""The places of states in tables. The log keeps them, so that readers find such a state by the checkpoint alone.
+"""The locations of states in tables. The log stores them, so that readers find such a state by the checkpoint alone.
 
-A place has the folder, address or file of the tables, and no options of an object store, which may be secrets.
+A location has the folder, address or file of the tables, and no options of an object store, which may be secrets.
 """
 
 import msgspec
@@ -32,7 +32,7 @@ class _Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def places_of(program: Program) -> dict[str, bytes]:
-    """Return the record of the place of each state of a program that is in tables, by the record's name."""
+    """Return the record of the location of each state in tables of a program, by the record's name."""
     found = dict[str, bytes]()
     for state in (node.state for group in program.groups for node in group.states):
         if (place := place_of_factory(state.factory)) is not None:
@@ -41,7 +41,7 @@ def places_of(program: Program) -> dict[str, bytes]:
 
 
 def factory_at_place(log: LogReading, state: str) -> StateFactory | None:
-    """Return a factory of a state in tables, as the last program that started had it; None if the log has no place.
+    """Return a factory of a state in tables as of the last program that started; None if the log has no location.
 
     Raises LogCorruptError if the record cannot be read.
     """

@@ -1,4 +1,4 @@
-"""The checkpoint of a Structured Streaming query in place of a folder for a topology.
+"""The checkpoint of a Structured Streaming query, given in place of a folder for a topology.
 
 A start there would begin a new log beside the position of the query, and read each source from its beginning.
 """
@@ -18,7 +18,7 @@ def is_query_checkpoint(files: FileStore) -> bool:
 
 
 def check_no_query(option: str, *places: FileStore) -> None:
-    """Raise TopologyError if one of the places that `option` names is the checkpoint of a query.
+    """Raise TopologyError if one of the locations that `option` names is the checkpoint of a query.
 
     `option`: the option with its value, for the message.
     """

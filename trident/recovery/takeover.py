@@ -1,4 +1,4 @@
-"""Report a takeover by another driver as FencedError, even if it first caused another error."""
+"""The report of a takeover by another driver as FencedError, even if it first caused another error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +16,11 @@ from trident.base.errors import (
 from trident.log.protocol import TransactionLog
 
 _OF_THE_LOG = (StateError, LogError, OutputConflictError, CodeChangedError, TopologyError)
-"""Errors whose reason may be in the log, or in states and outputs. The last two say that a program does not fit."""
+"""Errors whose cause may be in the log, or in states and outputs. The last two say that a program does not fit."""
 
 
 class OvertakenError(FencedError):
-    """Another driver took the log before a start that was to follow only one given lease.
+    """Another driver took the log before a start that was to follow only a given lease.
 
     The start has written nothing.
     """

@@ -85,7 +85,7 @@ class ReplaySpout:
         return _Replaying(self)
 
     def ask(self, look: Look) -> int:
-        """Request that a later batch puts back the letters that `look` returns at that time.
+        """Request that a later batch replays the letters that `look` returns at that time.
 
         Return the number of letters that `look` returns now.
 
@@ -157,7 +157,7 @@ class ReplaySpout:
             except StateError as error:  # the state cannot be read or is being healed: the next batch tries again
                 self.waits_for = f"the dead letters cannot be read: {error}"
                 return None
-            if known and as_of < last:  # the read may still hold the letters that the last replay removes
+            if known and as_of < last:  # the read may still contain the letters that the last replay removes
                 self.waits_for = f"the letters are read as of batch {as_of}, but batch {last} removes some"
                 return None
             if letters:

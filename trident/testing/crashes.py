@@ -1,8 +1,8 @@
 """Drivers that crash, in the test's process or as separate processes.
 
 A driver within the test's process cannot be killed alone. Its crash is simulated by the loss of its transaction log:
-from that moment every access to the log fails, so nothing more is frozen or committed, the run ends, and the log is not
-given back. To the next start this looks like a driver that was killed at that moment.
+from that moment every access to the log fails, so nothing more is frozen or committed, the run ends, and the log is
+not released. To the next start this looks like a driver that was killed at that moment.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""An output for tests. It keeps every batch that is handed over, including repeats."""
+"""An output for tests. It keeps every batch that it receives, including repeats."""
 
 import threading
 from collections import Counter
@@ -11,7 +11,7 @@ from trident.base.values import to_python
 
 
 class HandOver(NamedTuple):
-    """One call of an output: the batch that was handed over, with its txid and its attempt."""
+    """One call of an output: the batch, its txid and its attempt."""
 
     txid: int
     attempt: int
@@ -19,11 +19,11 @@ class HandOver(NamedTuple):
 
 
 class TestOutput:
-    """A function for `foreachArrow` and `foreachBatch` that keeps every batch that it gets.
+    """A function for `foreachArrow` and `foreachBatch` that keeps every batch that it receives.
 
-    Like every output it is called at least once for a batch: after a crash between the hand-over and the commit the
-    same batch comes again. `batches` has every hand-over. `rows` has each batch once, like an output that replaces the
-    rows of a txid.
+    Like every output it is called at least once for a batch: after a crash between the call and the commit the same
+    batch comes again. `batches` has every call. `rows` has each batch once, like an output that replaces the rows of a
+    txid.
 
     Attributes
     ----------
@@ -94,10 +94,10 @@ class TestOutput:
 
 
 class _Kept:
-    """The hand-overs of an output, in an object that a start does not compare.
+    """The calls of an output, in an object that a start does not compare.
 
     A start compares the plain attributes of each function with those at the previous start. With a plain list of
-    hand-overs, an output that got batches in between would count as another function.
+    calls, an output that received batches in between would count as another function.
     """
 
     def __init__(self) -> None:

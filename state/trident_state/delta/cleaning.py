@@ -44,9 +44,8 @@ class Cleaner:
         gone = [name for name in self._table.old_files(needed, before) if first_batch(name) <= version.marker]
         if kept == version.kept and not gone:
             return
-        merges = (
-            version.compactions + 1
-        )  # a merge that was suspended for that long may name deleted files: its commit conflicts
+        # a merge that was suspended for that long may name deleted files: its commit conflicts
+        merges = version.compactions + 1
         try:
             numbers = {KEPT: kept, COMPACTIONS: merges, TAGS: version.tags.number}  # a tag conflicts, too
             self._table.commit(version, numbers, {"kept": kept, "compactions": merges})

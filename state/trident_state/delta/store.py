@@ -91,9 +91,8 @@ class DeltaStore:
         self._folder, self._table = folder, StateTable(folder, self._where)
         self._batches = BatchRows(folder, shape, cache, self._where)
         self._columns, self._files, self._reads = self._batches.columns, self._batches.files, self._batches.reads
-        beside = StateTable(
-            folder, self._where
-        )  # a separate handle, because a batch needs the other one at the version of that batch
+        # a separate handle, because a batch needs the other one at the version of that batch
+        beside = StateTable(folder, self._where)
         compactor = Compactor(beside, self._files, self._reads, self._columns, self._where)
         cleaner = Cleaner(beside, self._reads.past, keep, lambda: self._lease)
         self._ranges = RangeReads(self._reads, shape.entries)

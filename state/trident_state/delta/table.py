@@ -217,9 +217,8 @@ class StateTable:
                 commit_properties=_numbered(module, fence),
                 post_commithook_properties=_no_hooks(module),
             )
-            table = self._at(
-                over.version + 1
-            )  # never follow a later version: another driver may have created the state meanwhile
+            # never follow a later version: another driver may have created the state meanwhile
+            table = self._at(over.version + 1)
             table.alter.set_table_properties(
                 properties, raise_if_not_exists=False, commit_properties=_numbered(module, numbers)
             )

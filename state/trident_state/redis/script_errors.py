@@ -70,7 +70,7 @@ def script_error(  # noqa: C901 (one table: a case per status)
             return StateShapeError(f"{where}: the state was recreated with another number of buckets")
         case "AHEAD":
             return StateCorruptError(
-                f"{where}: batch {txid} cannot be applied: a key has a change of a later batch, although the state is "
+                f"{where}: batch {txid} cannot be applied: a key was changed by a later batch, although the state is "
                 f"only at txid {answer.marker}"
             )
         case "CORRUPT":

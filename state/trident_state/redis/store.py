@@ -381,9 +381,9 @@ class RedisStore:
             pages = list(self._due.read(layout, range(layout.groups), until, asOf, self._lease))
         except BatchBegunError:
             return None
-        if (
-            len(pages) == 1
-        ):  # the only page of a state without key fields: concatenating tables without columns would lose the rows
+        # the only page of a state without key fields: concatenating tables without columns would lose the
+        # rows
+        if len(pages) == 1:
             return pages[0]
         return pa.concat_tables([self._shape.keys.empty_table(), *pages]).combine_chunks()
 

@@ -159,9 +159,8 @@ class PostgresTable:
         """Close the connection. The next call opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(
-                postgres_client("PostgresMapState", "postgres").Error, OSError
-            ):  # the connection is broken already
+            # the connection is broken already
+            with suppress(postgres_client("PostgresMapState", "postgres").Error, OSError):
                 connection.close()
 
     # --- transactions ----------------------------------------------------------------------------------------

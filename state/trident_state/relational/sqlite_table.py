@@ -187,10 +187,8 @@ class SqliteTable:
         except BaseException:
             db.close()
             raise
-        self._files, self._db = (
-            identities(self._watched),
-            db,
-        )  # in this order, because `close_former` reads without the lock
+        # in this order, because `close_former` reads without the lock
+        self._files, self._db = identities(self._watched), db
         return db
 
     # --- statements ------------------------------------------------------------------------------------------

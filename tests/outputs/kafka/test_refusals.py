@@ -76,7 +76,7 @@ def test_a_tuple_that_names_no_topic_fails_its_batch_before_it_is_frozen(
         with start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running:
             running.processAllAvailable(timeout=60)
 
-    with pytest.raises(BatchFailedError, match="lines/1:writeKafka.deliverable: .*'no topic', which is not a t"):
+    with pytest.raises(BatchFailedError, match="lines/1:writeKafka.deliverable: .*'no topic', which is not a valid t"):
         written(False)
     written(True)
     assert kafka.values(topic) == [b"a", b"c"]

@@ -60,7 +60,7 @@ def test_a_tagged_txid_stays_and_its_neighbours_go(folder: Path, combine: Combin
             assert (found.asOf, found.values.to_pylist()) == (txid, [models[txid].get(f"w{n}") for n in range(12)])
             assert opened.at(txid).count_entries(txid) == len(models[txid])
         assert scanned(opened, 20) == kept
-        with pytest.raises(SnapshotMovedError, match="as of txid 14: it is not kept"):
+        with pytest.raises(SnapshotMovedError, match="as of txid 14, which is no longer kept"):
             scanned(opened, 14)
     assert [(each.name, each.txid) for each in store.tags()] == [
         ("at-0", 0),
@@ -75,7 +75,7 @@ def test_a_tagged_txid_stays_and_its_neighbours_go(folder: Path, combine: Combin
     store.upkeep.cleaner.clean(Keep(0, 2))
     assert (store.tags(), paths(folder)) == ((), named(folder))
     assert len(tag_files(folder)) == 1, "the files of earlier tags go too"
-    with pytest.raises(SnapshotMovedError, match="as of txid 13: it is not kept"):
+    with pytest.raises(SnapshotMovedError, match="as of txid 13, which is no longer kept"):
         scanned(store, 13)
 
 
@@ -101,7 +101,7 @@ def test_a_txid_that_is_not_kept_has_no_tag_unless_it_has_one(folder: Path) -> N
     store.tag(tag("x", 12))
     store.upkeep.cleaner.clean(Keep(0, 2))
     for txid in (11, 13, 31):
-        with pytest.raises(SnapshotMovedError, match=f"cannot be tagged as of txid {txid}: it is not kept"):
+        with pytest.raises(SnapshotMovedError, match=f"cannot be tagged as of txid {txid}, which is no longer kept"):
             store.tag(tag("y", txid))
     store.tag(tag("y", 12))
     store.untag("x")

@@ -88,7 +88,7 @@ def ensure_java(bundled: bool = False) -> str:
 def use_bundled_java() -> None:
     """Take the wheel's Java if it is installed and the machine has none that Spark can use.
 
-    To run the machine's ``java -version`` takes some 50 ms, so a program without the wheel does not do it.
+    Running ``java -version`` takes some 50 ms, so a program without the wheel skips it.
     """
     if is_java_bundled() and why_no_java() is not None:
         ensure_java()

@@ -211,7 +211,7 @@ class AutoSlot:
 
 
 def size_of(inputs: Mapping[Node, Emission | pa.Table]) -> Size:
-    """Return the size of a stage's inputs together."""
+    """Return the total size of a stage's inputs."""
     return Size.together(
         [
             Size(given.num_rows, given.nbytes) if isinstance(given, pa.Table) else Size(given.most_rows, given.bytes)

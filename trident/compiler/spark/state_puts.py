@@ -93,7 +93,8 @@ class SparkPuts:
             if counted != part.rows:
                 name = frozen.files[part.file].name
                 raise StateError(
-                    f"{batch.where}: the workers wrote {counted} keys of the frozen file {name}, which has {part.rows}"
+                    f"{batch.where}: the workers wrote {counted} keys of the frozen file {name}, which has "
+                    f"{part.rows} keys"
                 )
         return [
             Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary()), tuple(r["files"]))

@@ -70,7 +70,7 @@ def _measures(reports: Iterable[TaskReport]) -> dict[str, list[Measure]]:
 
 
 def _next(measures: list[Measure]) -> Measure | None:
-    """Take the measure of the next node of a step from those of the step.
+    """Remove the measure of a step's next node from `measures`, and return it; None if there is none.
 
     Several functions may work for one node, such as the fold of an aggregate and its merge, which are only timed.
     """

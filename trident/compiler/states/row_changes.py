@@ -89,7 +89,7 @@ def _marked(count: int, at: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def _places(*numbers: Numbers) -> list[Numbers]:
-    """Return for each row a number made from its own and its position among the rows with that number."""
+    """Return a unique number for each row: its own number combined with its rank among equal numbers."""
     if all(map(_ascend, numbers)):
         return [*numbers]
     positions = [_positions(own) for own in numbers]

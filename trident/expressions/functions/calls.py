@@ -1,4 +1,4 @@
-"""Calls of rules, as functions make them: a text names a field if PySpark takes the name of a field there."""
+"""Calls of rules by the public functions: a text names a field if PySpark expects the name of a field there."""
 
 from typing import Any
 

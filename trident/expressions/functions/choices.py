@@ -5,7 +5,7 @@ from trident.expressions.tree import ColumnExpression
 
 
 def coalesce(*values: object) -> ColumnExpression:
-    """Return the first value that is not null; the values behind it are not computed.
+    """Return the first value that is not null; the values after it are not computed.
 
     A text names a field, as in PySpark; a constant text is ``lit("a")``.
 

@@ -6,7 +6,7 @@ from trident.expressions.tree import Call, ColumnExpression
 
 
 def array_contains(values: object, value: object) -> ColumnExpression:
-    """Return whether an array has an element; null if only a null could be it.
+    """Return whether an array contains an element; null if it does not but has a null.
 
     >>> array_contains("tags", "new")
     array_contains(col('tags'), 'new')
@@ -15,7 +15,7 @@ def array_contains(values: object, value: object) -> ColumnExpression:
 
 
 def get(values: object, position: object) -> ColumnExpression:
-    """Return the element of an array at `position`, from 0; null outside of the array.
+    """Return the element of an array at `position`, from 0; null outside the array.
 
     >>> get("words", 0)
     get(col('words'), 0)

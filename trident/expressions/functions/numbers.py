@@ -16,7 +16,7 @@ def abs(x: object) -> ColumnExpression:
 
 
 def ceil(x: object) -> ColumnExpression:
-    """Return the least whole number that is not below `x`, as a long, or as a decimal of a decimal.
+    """Return the least whole number that is not below `x`: a long, or for a decimal a decimal.
 
     >>> ceil("x")
     ceil(col('x'))
@@ -25,7 +25,7 @@ def ceil(x: object) -> ColumnExpression:
 
 
 def floor(x: object) -> ColumnExpression:
-    """Return the greatest whole number that is not above `x`, as a long, or as a decimal of a decimal.
+    """Return the greatest whole number that is not above `x`: a long, or for a decimal a decimal.
 
     >>> floor("x")
     floor(col('x'))
@@ -34,7 +34,7 @@ def floor(x: object) -> ColumnExpression:
 
 
 def pmod(a: object, b: object) -> ColumnExpression:
-    """Return the remainder of a division of whole numbers that is not negative.
+    """Return the non-negative remainder of a division of whole numbers.
 
     >>> pmod("a", 3)
     pmod(col('a'), 3)
@@ -43,7 +43,7 @@ def pmod(a: object, b: object) -> ColumnExpression:
 
 
 def round(x: object, scale: int = 0) -> ColumnExpression:  # noqa: A001  # the name that it has in PySpark
-    """Return a number with `scale` digits behind the point, rounded half up. A negative `scale` rounds before it.
+    """Return a number with `scale` digits after the point, rounded half up. A negative `scale` rounds before the point.
 
     >>> round("price", 2)
     round(col('price'), 2)

@@ -33,7 +33,7 @@ def regexp_replace(text: object, pattern: str, replacement: str) -> ColumnExpres
 
 
 def rlike(text: object, pattern: str) -> ColumnExpression:
-    r"""Return whether a pattern matches a part of a text; ``^`` and ``$`` tie it to the ends.
+    r"""Return whether a pattern matches a part of a text; ``^`` and ``$`` anchor it to the ends.
 
     The patterns are those that Java and Python share: characters, ``.``, classes such as ``[a-z]``, ``\d``, ``\w``,
     ``\s``, ``\b`` (of ASCII), groups, ``|``, repetitions, conditions such as ``(?=a)``, and the flags ``(?i)`` and
@@ -59,7 +59,7 @@ def split(text: object, pattern: str) -> ColumnExpression:
 
 
 def _not_empty(name: str, pattern: object) -> Pattern:
-    """Return a pattern that matches at least a character: after an empty match, Java and Python search differently."""
+    """Return a pattern that matches at least one character: Java and Python treat empty matches differently."""
     asked = asked_pattern(name, pattern)
     if asked.shortest == 0:
         raise TopologyError(f"{name}: {brief(pattern)} may match nothing; write a pattern that matches a character")

@@ -7,7 +7,7 @@ from trident.expressions.tree import Call, ColumnExpression, operand
 
 
 def concat(*values: object) -> ColumnExpression:
-    """Return the texts as one text; null if one of them is.
+    """Return the texts joined into one text; null if one of them is null.
 
     A text names a field, as in PySpark; a constant text is ``lit("a")``.
 
@@ -18,7 +18,7 @@ def concat(*values: object) -> ColumnExpression:
 
 
 def concat_ws(separator: str, *values: object) -> ColumnExpression:
-    """Return the texts that are not null as one text, with `separator` between them.
+    """Return the texts that are not null, joined with `separator` between them.
 
     >>> concat_ws("-", "a", "b")
     concat_ws('-', col('a'), col('b'))
@@ -47,7 +47,7 @@ def length(text: object) -> ColumnExpression:
 
 
 def like(text: object, pattern: str) -> ColumnExpression:
-    r"""Return whether a text has the form of a pattern: ``%`` is any text, ``_`` one character, and ``\`` escapes them.
+    r"""Return whether a text matches a pattern: ``%`` is any text, ``_`` one character, and ``\`` escapes them.
 
     >>> like("name", "a%")
     like(col('name'), 'a%')
@@ -70,7 +70,7 @@ def lower(text: object) -> ColumnExpression:
 
 
 def lpad(text: object, length: object, pad: object) -> ColumnExpression:
-    """Return the text with `pad` before it up to `length` characters; a longer text is cut.
+    """Return the text padded on the left with `pad` to `length` characters; a longer text is cut.
 
     >>> lpad("code", 5, "0")
     lpad(col('code'), 5, '0')
@@ -79,7 +79,7 @@ def lpad(text: object, length: object, pad: object) -> ColumnExpression:
 
 
 def ltrim(text: object) -> ColumnExpression:
-    """Return the text without blanks at its beginning.
+    """Return the text without leading blanks.
 
     >>> ltrim("t")
     ltrim(col('t'))
@@ -97,7 +97,7 @@ def repeat(text: object, times: object) -> ColumnExpression:
 
 
 def replace(text: object, old: object, new: object) -> ColumnExpression:
-    """Return the text with `new` in place of each `old`.
+    """Return the text with each `old` replaced by `new`.
 
     >>> replace("text", "-", "")
     replace(col('text'), '-', '')
@@ -106,7 +106,7 @@ def replace(text: object, old: object, new: object) -> ColumnExpression:
 
 
 def reverse(text: object) -> ColumnExpression:
-    """Return the characters of a text from the last to the first.
+    """Return the characters of a text in reverse order.
 
     >>> reverse("t")
     reverse(col('t'))
@@ -115,7 +115,7 @@ def reverse(text: object) -> ColumnExpression:
 
 
 def rpad(text: object, length: object, pad: object) -> ColumnExpression:
-    """Return the text with `pad` behind it up to `length` characters; a longer text is cut.
+    """Return the text padded on the right with `pad` to `length` characters; a longer text is cut.
 
     >>> rpad("code", 5, ".")
     rpad(col('code'), 5, '.')
@@ -133,9 +133,9 @@ def rtrim(text: object) -> ColumnExpression:
 
 
 def split_part(text: object, separator: object, part: int) -> ColumnExpression:
-    """Return one part of a text that `separator` divides: 1 for the first, -1 for the last; "" if it is not there.
+    """Return one part of a text split by `separator`: 1 for the first, -1 for the last; "" if there is no such part.
 
-    The separator is a plain text, and no regular expression.
+    The separator is a plain text, not a regular expression.
 
     >>> split_part("url", "/", 3)
     split_part(col('url'), '/', 3)

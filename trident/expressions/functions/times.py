@@ -41,7 +41,7 @@ def date_sub(day: object, days: object) -> ColumnExpression:
 
 
 def date_trunc(unit: str, time: object) -> ColumnExpression:
-    """Return the beginning of the unit in which a timestamp lies, in UTC: year, quarter, month, week, day, hour ...
+    """Return the beginning of the unit that contains a timestamp, in UTC: year, quarter, month, week, day, hour ...
 
     >>> date_trunc("hour", "at")
     date_trunc(col('at'), 'hour')
@@ -88,9 +88,9 @@ def dayofyear(time: object) -> ColumnExpression:
 
 
 def from_utc_timestamp(time: object, tz: str) -> ColumnExpression:
-    """Return a timestamp moved so that its parts, which are those in UTC, are those that clocks in a zone show.
+    """Return a timestamp whose parts in UTC are those that clocks in a zone show at the given moment.
 
-    `tz` is a name of IANA. Each engine uses the time zones of its machine.
+    `tz` is an IANA name. Each engine uses the time zones of its machine.
 
     >>> hour(from_utc_timestamp("at", "Europe/Berlin"))
     hour(from_utc_timestamp(col('at'), 'Europe/Berlin'))
@@ -180,9 +180,10 @@ def to_date(time: object) -> ColumnExpression:
 
 
 def to_utc_timestamp(time: object, tz: str) -> ColumnExpression:
-    """Return the moment at which clocks in a zone show the parts of a timestamp: the opposite of `from_utc_timestamp`.
+    """Return the moment at which clocks in a zone show the parts of a timestamp: the inverse of `from_utc_timestamp`.
 
-    Of a time that the clocks show twice, it is the first moment; a time that they skip counts from before the change.
+    If the clocks show a time twice, the first moment is returned; for a skipped time the offset before the change
+    applies.
 
     >>> to_utc_timestamp("local", "Europe/Berlin")
     to_utc_timestamp(col('local'), 'Europe/Berlin')

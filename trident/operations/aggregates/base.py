@@ -148,9 +148,8 @@ def added(a: Any, b: Any) -> Any:
     >>> added(decimal.Decimal(10**30), decimal.Decimal("-0.5"))
     Decimal('999999999999999999999999999999.5')
     """
-    exact = isinstance(a, decimal.Decimal) or isinstance(
-        b, decimal.Decimal
-    )  # zero() may return an int in place of the type
+    # zero() may return an int in place of the type
+    exact = isinstance(a, decimal.Decimal) or isinstance(b, decimal.Decimal)
     return EXACT.add(a, b) if exact else a + b
 
 

@@ -207,10 +207,10 @@ class Quantiles(BuiltinAggregator):
         _library("Quantiles")
         wrong = [rank for rank in ranks if not isinstance(rank, int | float) or not 0 <= rank <= 1]
         if wrong or not ranks:
-            problem = f"not {wrong[0]!r}" if wrong else "at least one"
+            problem = f"got {wrong[0]!r}" if wrong else "got none"
             field = wrong[0] if wrong and isinstance(wrong[0], str) else "price"
             way_out = f"name the field before the aggregator, as in ({field!r}, Quantiles(0.5, 0.99))"
-            raise TopologyError(f"Quantiles takes ranks from 0 to 1, but {problem}; {way_out}")
+            raise TopologyError(f"Quantiles takes one or more ranks from 0 to 1, but {problem}; {way_out}")
         check_whole_number("Quantiles: k", k, 8, 65535)
         object.__setattr__(self, "ranks", tuple(map(float, ranks)))
         object.__setattr__(self, "k", k)
@@ -233,10 +233,8 @@ class Quantiles(BuiltinAggregator):
         sketch = _library("Quantiles").kll_doubles_sketch.deserialize(acc)
         if sketch.is_empty():
             return None
-        ends = {
-            0.0: sketch.get_min_value,
-            1.0: sketch.get_max_value,
-        }  # the minimum and maximum are exact, unlike other quantiles
+        # the minimum and maximum are exact, unlike other quantiles
+        ends = {0.0: sketch.get_min_value, 1.0: sketch.get_max_value}
         return [float(ends[rank]() if rank in ends else sketch.get_quantile(rank, True)) for rank in self.ranks]
 
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> bytes:

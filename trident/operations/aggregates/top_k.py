@@ -90,9 +90,8 @@ class TopK(BuiltinAggregator):
             return nlargest(self.k, values, key=rank_of)
         several = bool(values) and isinstance(values[0], tuple)
         directions = self._directions(len(values[0]) if several else 1)
-        for at, ascends in reversed(
-            list(enumerate(directions))
-        ):  # sorts are stable, so later ones keep the order of equal values
+        # sorts are stable, so later ones keep the order of equal values
+        for at, ascends in reversed(list(enumerate(directions))):
             ranks = [rank_of(value[at] if several else value) for value in values]
             rows = sorted(range(len(values)), key=ranks.__getitem__, reverse=not ascends)
             values = [values[row] for row in rows]

@@ -1,4 +1,4 @@
-"""The versions of a table since an output looked last: whether it was restored, and the files of the output's own."""
+"""The versions of a table since an output last looked: whether it was restored, and the output's own files."""
 
 import os
 from pathlib import Path

@@ -40,16 +40,16 @@ _OF_FILES = re.compile(
 )
 """Errors of a disk or an object store, which deltalake raises as errors of a table or of Parquet, too."""
 _REFUSED = re.compile(
-    r"append-only|40[13] (Forbidden|Unauthorized)|(lacked the necessary privileges|NoSuchBucket|not yet implemented)"
+    r"Errors of a disk or an object store. deltalake raises them as errors of a table or of Parquet, too."
 )
-"""Errors that come again: of rights at a store, a bucket that is not there, a store without conditional writes."""
+"""Permanent errors: missing rights at a store, a missing bucket, a store without conditional writes."""
 _START = "the start"
 _STARTS = 5
-"""The most attempts to take the output, beside other writers of the table."""
+"""The most attempts to take the output while other writers change the table."""
 
 
 class DeltaOutlet:
-    """Writes every batch once. It takes the output when it is created, and creates a table that is missing.
+    """Writes every batch once. It takes the output when it is created, and creates a missing table.
 
     Raises OutputUnavailableError if the place does not answer, OutputRefusedError if the table does not fit the fields,
     and OutputConflictError if the record of the output does not belong to this run.
@@ -80,7 +80,7 @@ class DeltaOutlet:
             self._rules.took(txid)
 
     def _begin(self) -> None:
-        """Take the output over. Other writers of the table may make versions meanwhile."""
+        """Take the output. Other writers of the table may create versions meanwhile."""
         for left in reversed(range(_STARTS)):
             try:
                 self._claim()
@@ -166,11 +166,11 @@ class DeltaOutlet:
             raise failed or self._error(error, what) from error
 
     def _others(self, error: BaseException) -> bool:
-        """Return whether another writer of the table is the reason of an error."""
+        """Return whether another writer of the table caused an error."""
         return isinstance(error, self._module.exceptions.CommitFailedError) and not _REFUSED.search(str(error))
 
     def _passes(self, error: BaseException) -> bool:
-        """Return whether the reason of an error may pass: a full disk, a store that does not answer."""
+        """Return whether the cause of an error is temporary: a full disk, a store that does not answer."""
         ours = isinstance(error, OSError | self._module.exceptions.TableNotFoundError)
         return (ours or bool(_OF_FILES.search(str(error)))) and not _REFUSED.search(str(error))
 
@@ -195,7 +195,7 @@ class DeltaOutlet:
         return OutputRefusedError(f"{self._folder.shown}: {why}")
 
     def _check_renames(self) -> None:
-        """Refuse settings of the process under which deltalake may replace the version of another writer."""
+        """Refuse process settings under which deltalake may replace the version of another writer."""
         unsafe = next((name for name in os.environ if UNSAFE in name.lower()), None)
         if unsafe is not None:
             raise self._refused(

@@ -1,4 +1,4 @@
-"""The table that an output writes into: it is checked against the fields of the stream, or its folder is empty."""
+"""The table that an output writes to: either it matches the fields of the stream, or it does not exist yet."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _FEED = (CHANGE, VERSION, "_commit_timestamp")
 
 
 def check_vacant(folder: TableFolder) -> None:
-    """Refuse a folder without a table that has other files. Raises OutputConflictError."""
+    """Raise OutputConflictError for a folder without a table that has other files."""
     others = sorted(name for name in folder.entries() if name != LOG)
     if others:
         raise OutputConflictError(
@@ -57,7 +57,7 @@ def check_fits(table: Any, target: DeltaTarget, fields: StructType, refuse: Refu
 
 
 def _check_columns(columns: list[dict[str, Any]], fields: StructType, refuse: Refuse) -> None:
-    """Refuse a table that computes values, or needs them for other columns."""
+    """Refuse a table that computes values, or that requires values for other columns."""
     for column in columns:
         if any(name.startswith(_COMPUTED) for name in column["metadata"]):
             raise refuse(

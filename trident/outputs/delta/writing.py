@@ -15,7 +15,7 @@ from trident_state.binary import buffers_of, one_chunk
 from trident_state.encoding import encode_column
 
 ReadBatch = Callable[[], Iterable[pa.Table]]
-"""A function that returns the tables of a batch, which are read anew at each call."""
+"""A function that returns the tables of a batch, which are read again at each call."""
 
 
 def values_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
@@ -26,7 +26,7 @@ def values_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
 
 
 class DeltaWriter:
-    """Writes batches of one stream. `fields` are the fields that get into the table."""
+    """Writes batches of one stream. `fields` are the fields that the table receives."""
 
     def __init__(self, target: DeltaTarget, fields: pa.Schema, module: Any) -> None:
         self._target, self._fields, self._module = target, fields, module
@@ -61,7 +61,7 @@ class DeltaWriter:
         self._module.write_deltalake(table, data, mode="append", commit_properties=properties)
 
     def _merge(self, table: Any, read: ReadBatch, properties: Any) -> None:
-        """Replace or insert the row of each key; of changes, delete the rows that they take away."""
+        """Replace or insert the row of each key; if the tuples are changes, delete the rows that they remove."""
         target = self._target
         adds = free_name("adds", self._fields.names)
         schema = self._fields.append(pa.field(adds, pa.bool_()))
@@ -96,7 +96,7 @@ class DeltaWriter:
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the values of a key. Two zeros, or two NaNs, of floating-point numbers are one key."""
+    """Return the values of a key. Two zeros, or two NaNs, are equal as keys."""
     if not pa.types.is_floating(column.type):
         return column
     return pc.if_else(

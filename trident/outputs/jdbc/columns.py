@@ -1,4 +1,4 @@
-"""The columns of a table beside the fields of a stream: which types hold every value of a field unchanged."""
+"""The columns of a table compared with the fields of a stream: which types hold every value of a field unchanged."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Column(NamedTuple):
 
     name: str
     type: str
-    """The name of its type, without modifiers; ``enum`` for an enumeration. Of a domain: the type below it."""
+    """The name of its type, without modifiers; ``enum`` for an enumeration; for a domain, the underlying type."""
     full: str
     """Its type as SQL, with modifiers."""
     modifier: int
@@ -51,7 +51,7 @@ _EXACT_TEXTS = ("text", "character varying")
 
 
 def accepted(kind: pa.DataType) -> tuple[str, ...]:
-    """Return the types of columns that hold every value of a field; none if there is no such type."""
+    """Return the types of columns that hold every value of a field; empty if there is no such type."""
     return next((names for fits, names in _NAMES if fits(kind)), ())
 
 
@@ -67,7 +67,7 @@ def rounds(column: Column, kind: pa.DataType) -> bool:
 
 
 def dropped_spaces(column: Column, texts: pa.ChunkedArray) -> str | None:
-    """Return the first text whose spaces at the end the server would drop; None if there is none.
+    """Return the first text whose trailing spaces the server would drop; None if there is none.
 
     Both kinds of texts with a length drop spaces beyond it. A ``character`` fills each text with spaces up to it.
     """
@@ -80,7 +80,7 @@ def dropped_spaces(column: Column, texts: pa.ChunkedArray) -> str | None:
 
 
 def merges(column: Column, kind: pa.DataType) -> bool:
-    """Return whether several values of a key field may be one key for the server, such as spellings of a uuid."""
+    """Return whether the server may treat several values of a key field as one key, such as spellings of a uuid."""
     return kinds.is_nested(kind) or (is_text(kind) and not (column.type in _EXACT_TEXTS and column.exact))
 
 

@@ -35,7 +35,7 @@ ReadTables = Callable[[Result], Iterable[pa.Table]]
 _CONNECT_SECS = 10.0
 
 # For one transaction only, so that the connection may go through a pool. The lock on the record must not outlive a
-# driver that hangs or is cut off by long.
+# driver that hangs or is cut off for long.
 _BEGIN = (
     "begin isolation level read committed; set local lock_timeout = '10s'; "
     "set local idle_in_transaction_session_timeout = '60s'; set local timezone = 'UTC'; "
@@ -90,7 +90,7 @@ class JdbcOutlet:
         self._rules = RecordRules(self._sink, self._run, f"{self._record.place} at {redacted(self._target.url)}")
         self._record.prepare(connection)
         held = self._record.read(connection, self._table)
-        if held is None and not self._target.key:  # with a key, rows that come again replace themselves
+        if held is None and not self._target.key:  # with a key, repeated rows replace themselves
             outputs = self._record.outputs(connection, self._table)
             self._rules.warn_of_namesakes(f"the table {self._table.name}", outputs)
         self._record.write(connection, self._rules.claim(held), self._table)

@@ -75,7 +75,7 @@ class JdbcRecord:
         return dict(connection.execute(query, (f"{table.name}{_OID}{table.oid}",)).fetchall())
 
     def _check_target(self, name: str, oid: int | None, table: Table, txid: int) -> None:
-        """Raise OutputConflictError for another table, and warn of one that was recreated since batch `txid`."""
+        """Raise OutputConflictError for another table, and warn of a table that was recreated since batch `txid`."""
         if name != table.name:
             raise OutputConflictError(
                 f"{self._step}: {self.place} is of an output into {name}, and this one writes into {table.name}: "

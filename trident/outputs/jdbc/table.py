@@ -1,4 +1,4 @@
-"""The table that an output writes into: its description by the database, checked against the fields of the stream."""
+"""The table that an output writes to: its description by the database, checked against the fields of the stream."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ _UNIQUE = """
 
 @dataclass(frozen=True)
 class Table:
-    """A table that takes every tuple of an output, as far as its types show. Names are quoted."""
+    """A table that can take every tuple of an output, according to its types. Names are quoted."""
 
     schema: str
     name: str
@@ -60,11 +60,11 @@ class Table:
     """The columns that get values, in the order of the fields."""
     key: tuple[str, ...]
     merges: bool
-    """True if different keys of tuples may be one key for the server."""
+    """True if different keys of tuples may be equal keys for the server."""
     form: str
     """A digest of the table's description by the database."""
     oid: int
-    """The number that the database gave the table. A table that is recreated gets another one."""
+    """The number that the database assigned to the table. A recreated table has another number."""
 
     own: str
     """The name for statements that concern only rows of the table itself, not of tables that inherit from it."""
@@ -124,7 +124,7 @@ def _check_kind(table: str, kind: str, persistence: str, refuse: Refuse) -> None
 
 
 def _check_partitions(connection: Any, oid: int, refuse: Refuse) -> None:
-    """Refuse a table with partitions that do not become durable with the record."""
+    """Refuse a table with partitions that do not become durable together with the record."""
     unsafe = connection.execute(_UNSAFE_PARTITIONS.format(table=oid)).fetchall()
     if unsafe:
         name, kind = unsafe[0]
@@ -165,7 +165,7 @@ def _column(columns: dict[str, Column], field: pa.Field, table: str, refuse: Ref
 
 
 def _check_rest(columns: dict[str, Column], names: Collection[str], table: str, refuse: Refuse) -> None:
-    """Refuse a table that needs values for other columns."""
+    """Refuse a table that requires values for other columns."""
     missing = [column.name for column in columns.values() if column.required and column.name not in names]
     missing = [name for name in missing if not columns[name].computed]
     if missing:

@@ -22,7 +22,7 @@ _ADDS, _AT = '"_trident_adds"', '"_trident_at"'
 
 
 class BatchText:
-    """The tuples of one batch as text for COPY. Its digest is that of the text that was read so far.
+    """The tuples of one batch as text for COPY. The digest covers the text that was read so far.
 
     Raises ValueError for a text whose last spaces a column drops.
     """
@@ -56,9 +56,10 @@ class BatchText:
                 )
 
     def _widened(self, rows: pa.Table) -> pa.Table:
-        """Return the rows with floats as the doubles that they are, if the column is one.
+        """Return the rows with floats as the doubles that they are, if the column is a double.
 
-        The text of a float has only as many digits as tell it from other floats, and is another double.
+        The text of a float has only as many digits as distinguish it from other floats, so it would be read as another
+        double.
         """
         for at, column in enumerate(self._columns):
             if column.type == "double precision" and pa.types.is_float32(rows.column(column.name).type):
@@ -82,7 +83,7 @@ def append(connection: Any, table: Table, text: BatchText) -> None:
 
 
 def upsert(connection: Any, table: Table, text: BatchText, changes: bool, consolidated: bool) -> None:
-    """Replace or insert the row of each key; of changes, delete the rows that they take away.
+    """Replace or insert the row of each key; if the tuples are changes, delete the rows that they remove.
 
     Raises ValueError if the server leaves rows out.
     """
@@ -104,7 +105,7 @@ def upsert(connection: Any, table: Table, text: BatchText, changes: bool, consol
         f"on conflict ({', '.join(table.key)}) do {f'update set {others}' if others else 'nothing'}"
     ).rowcount
     count = f"select count(*) from {held} b where {f'b.{_ADDS}' if changes else 'true'}"
-    if not others:  # rows that are there already do not count as written
+    if not others:  # existing rows do not count as written
         count = f"{count} and not exists (select from {table.own} t where {same})"
         added = 0
     if table.merges or not others:
@@ -141,7 +142,7 @@ def _staging(connection: Any, table: Table, changes: bool) -> str:
 
 
 def _keep_last(connection: Any, table: Table, held: str, consolidated: bool) -> None:
-    """Leave the last tuple of each key in the staging table, by the server's own comparison of keys."""
+    """Keep only the last tuple of each key in the staging table, by the server's own comparison of keys."""
     same = " and ".join(f"a.{name} = b.{name}" for name in table.key)
     later = f"(b.{_ADDS}, b.{_AT}) > (a.{_ADDS}, a.{_AT})" if consolidated else f"b.{_AT} > a.{_AT}"
     connection.execute(f"delete from {held} a using {held} b where {same} and {later}")

@@ -46,7 +46,7 @@ class OutputErrors:
     def __init__(self, step: str, servers: str) -> None:
         self._step, self._servers = step, servers
         self.heard: KafkaError | None = None
-        """The last error that a client reported outside its calls. It may explain a call that ran out of time."""
+        """The last error that a client reported outside its calls. It may explain a call that timed out."""
 
     def hear(self, error: "KafkaError") -> None:
         """Record an error that a client reports between calls. It may explain the next call that fails."""

@@ -163,7 +163,7 @@ class KafkaOutlet:
     def _check_partitions(self) -> None:
         """Raise OutputRefusedError if the rows in the topic are divided among another number of partitions than now.
 
-        A key would go to another partition, and its former row would stay where it is, behind the new one or not.
+        A key would go to another partition, and its former row would stay in the old one.
         """
         before, now = self._place.partitions, self._topic_now(self._place).partitions
         if before != now:

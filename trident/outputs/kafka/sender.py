@@ -83,7 +83,9 @@ class Sender:
         try:
             error = ended.get(timeout=seconds + 1)
         except queue.Empty:
-            raise self._errors.unavailable(what, "the client does not return; it is abandoned") from None
+            raise self._errors.unavailable(
+                what, "a call of the Kafka client does not return; the client is abandoned"
+            ) from None
         if error is not None:
             raise error
 

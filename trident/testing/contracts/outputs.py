@@ -27,7 +27,7 @@ from trident.outputs.run_identity import RunIdentity
 
 OUTPUT = "out"
 Take = Callable[[pa.Table, int], None]
-"""A function that hands a batch's rows and txid over to an opened output."""
+"""A function that passes a batch's rows and txid to an opened output."""
 
 
 @dataclass
@@ -118,10 +118,10 @@ class FunctionPlace:
 
 
 class OutputContract:
-    """The contract of an output after a replay, a second driver, a copied log, a restored copy and a gap, as tests."""
+    """The contract of an output, as tests: a replay, a second driver, a copied log, a restored copy, a gap."""
 
     fenced: ClassVar[bool] = True
-    """True if the output knows which log and which driver it belongs to."""
+    """True if the output knows the log and the driver to which it belongs."""
     compares: ClassVar[bool] = True
     """True if the output refuses other rows under a txid that it already has.
 
@@ -142,7 +142,7 @@ class OutputContract:
 
     @pytest.fixture
     def hand(self, place: OutputPlace, log: OutputLog) -> Callable[..., None]:
-        """Return a function that hands batches to an opened output, and records them as committed."""
+        """Return a function that passes batches to an opened output, and records them as committed."""
 
         def hand(take: Take, *batches: str, of: OutputLog = log, first: int | None = None) -> None:
             for txid, letters in enumerate(batches, of.frozen + 1 if first is None else first):
@@ -178,7 +178,7 @@ class OutputContract:
         assert sorted(place.words()) == ["a", "b"]
 
     def test_a_driver_that_starts_late_is_told_of_the_later_one(self, place: OutputPlace, log: OutputLog) -> None:
-        """The driver took the log first, and opens the output last. There is no copy of the log."""
+        """The driver took the log first, but opens the output last. There is no copy of the log."""
         self._skip_unless(self.fenced, "knows no driver")
         late, later = log.start(), log.start()
         place.open(later)

@@ -1,4 +1,4 @@
-"""The contract of spouts over message queues: each message counts once, and the queue gets all acknowledgements."""
+"""The contract of spouts over message queues: each message counts once, and the queue receives all acknowledgements."""
 
 import time
 from collections import Counter
@@ -23,7 +23,7 @@ _MARK = "ofAnotherStream"
 """The field that distinguishes rows of the other stream from messages."""
 
 _PATIENCE_SECS = 30.0
-"""The longest time until a queue has got all acknowledgements and failures."""
+"""The longest time until a queue has received all acknowledgements and failures."""
 
 
 class MessageQueue:
@@ -103,7 +103,7 @@ class QueueContract:
     def test_a_message_whose_acknowledgement_raises_counts_once_whatever_passes_since(
         self, queue: MessageQueue, others: int, tmp_path: Path
     ) -> None:
-        """In its run, the first message is never acknowledged, and all later messages are."""
+        """The first message is never acknowledged in its run, but all later messages are."""
         output, sent = TestOutput(), [queue.send(3 * queue.prefetch)]
         self._run(queue, _one_by_one(_DeafToTheFirst(queue.spout()).spout), output, tmp_path, others)
         self._run(queue, _one_by_one(queue.spout()), output, tmp_path, others, empty=True)
@@ -113,7 +113,7 @@ class QueueContract:
     def test_a_message_that_comes_again_long_after_its_driver_died_counts_once(
         self, queue: MessageQueue, others: int, tmp_path: Path
     ) -> None:
-        """The driver dies between commit and ack, and the queue shows the message after all others."""
+        """The driver dies between commit and ack, and the queue delivers the message again after all others."""
         output, sent = TestOutput(), [queue.send(2)]
         with crash_at("committed.after"), pytest.raises((DriverCrashedError, SpoutError)):
             self._run(queue, _one_by_one(queue.spout()), output, tmp_path, 0)
@@ -152,7 +152,7 @@ def _one_by_one(spout: RichSpout) -> RichSpout:
 
 
 class _DeafToTheFirst:
-    """Passes on all acknowledgements of a spout, except those of the first message."""
+    """Passes on all acknowledgements to a spout, except those of the first message."""
 
     def __init__(self, spout: RichSpout) -> None:
         self.spout, self._ack, self._first = spout, spout.ack, list[Any]()

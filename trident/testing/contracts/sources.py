@@ -1,4 +1,4 @@
-"""The contract of spouts with a changing source: new rows, older copies, other sources, unavailable servers."""
+"""The contract of spouts with a changing source: new rows, older copies, replaced sources, unavailable servers."""
 
 import time
 from collections import Counter

@@ -46,7 +46,7 @@ class Step:
 
 
 def as_logged(metadata: Metadata, what: str) -> Metadata:
-    """Return metadata in the form in which the log returns it.
+    """Return metadata as the log returns it.
 
     Fails if `metadata` (errors call it `what`) is not JSON.
     """

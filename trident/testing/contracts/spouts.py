@@ -60,7 +60,7 @@ class SpoutContract:
     tests cannot notice a row that the spout always leaves out or always emits twice. `workers` returns a SparkSession;
     with it Spark's workers read every batch, too, and must read the same rows as the driver.
 
-    A source with partitions that come and go has two more: `partitions`, their names, and `show_partitions`, a function
+    A source whose partitions come and go has two more: `partitions`, their names, and `show_partitions`, a function
     that takes names and makes exactly these partitions available from then on.
     """
 
@@ -75,7 +75,7 @@ class SpoutContract:
 
     @pytest.fixture
     def workers(self) -> "SparkSession | None":
-        """Return a Spark session with workers that also read every batch; None if there is no Spark."""
+        """Return a Spark session whose workers also read every batch; None if there is no Spark."""
         return None
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tests of values that expire by the times of batches only, so that all replays and reads as of a txid agree."""
+"""Tests of values that expire only by the times of batches, so that all replays and reads as of a txid agree."""
 
 import itertools
 import math
@@ -100,7 +100,7 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_a_clock_that_was_far_ahead_does_not_keep_values_for_ever(self, expiring: Setting) -> None:
-        """Values that expired too early stay gone. Later values live by the time between the batches again."""
+        """Values that expired too early stay gone. Later values live for the time between batches again."""
         store = expiring.started()
         for txid, time in enumerate([1000.0, 5e9, 1002.0, 1034.0, 1065.0], start=1):
             put(expiring, store, txid, time, {txid: txid})
@@ -142,7 +142,7 @@ class ExpiryContract:
         assert store.read_for(keys, 3, 1063.0).to_pylist() == [10, 21, None]
         assert store.read_for(keys, 3, 1064.0).to_pylist() == [None, 21, None]
         assert [row["value"] for page in store.scan_for(3, 1064.0) for row in page.to_pylist()] == [21]
-        assert expiring.read(store, [1, 2], 2) == [10, 21], "for readers it is there until that batch is committed"
+        assert expiring.read(store, [1, 2], 2) == [10, 21], "readers see it until that batch is committed"
 
     @every_versioned_kind
     def test_a_replay_finds_what_the_first_try_found(self, expiring: Setting) -> None:

@@ -203,7 +203,9 @@ def _forked(work: Callable[[], str]) -> tuple[int, int]:
     """Begin the work in a child. Return its process, and the pipe for its result."""
     source, sink = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # about forks of a process with threads
+        # Return the result of `read`. If the store has `read_few`, fail if that returns other values for a
+        # few keys.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child:
         os.close(sink)
@@ -234,7 +236,7 @@ def read_alike(store: Store, keys: pa.Table, as_of: int | None) -> Found:
     try:
         found = store.read(keys, as_of)
     except SnapshotMovedError:
-        # Of more keys the others may be those that moved, in another group of buckets.
+        # With more keys, the others may be those that moved, in another group of buckets.
         if isinstance(store, FewReadable) and 0 < len(keys) <= _FEW:
             with pytest.raises(SnapshotMovedError):
                 store.read_few(keys_few, as_of)
