@@ -87,6 +87,17 @@ def test_each_event_counts_the_late_rows_and_tells_the_watermark(start: Start, c
     assert "<th>watermark</th><th>late rows</th>" in shown and "w.watermark" not in shown
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_the_log_warns_of_rows_that_were_dropped(late: bool, caplog: pytest.LogCaptureFixture) -> None:
+    batches: list[list[int | None]] = [[1], [9], [2], [3], [4], [5], [12]]
+    with start_local(hours(batches, TUMBLING, Count(), late), name="late") as running:
+        running.processAllAvailable(20)
+    texts = [record.getMessage() for record in caplog.records if "has dropped late rows" in record.message]
+    numbers = [text.removeprefix("state 'w' has dropped late rows, ").split()[0] for text in texts]
+    assert numbers == ([] if late else ["1", "2", "4"])
+    assert all("watermark, now 2024-05-01T09:00:00.000+00:00. A greater lateness=" in text for text in texts)
+
+
 def test_tuples_of_one_pane_and_group_are_one_row_and_a_null_time_is_none() -> None:
     batches: list[list[int | None]] = [[9], [1, 1, 2, None, 9]]
     with start_local(hours(batches, TUMBLING, Count(), late=True), name="late") as running:

@@ -51,7 +51,7 @@ from trident.log.frozen_results import (
     without_skipped,
 )
 from trident.log.protocol import Birth, TransactionLog
-from trident.plan.nodes import LettersOf, Node, Sink
+from trident.plan.nodes import LateTuples, LettersOf, Node, Sink
 from trident.reads.static_states import ReadableStore
 from trident.recovery.folder_owner import check_objects_ours
 from trident.recovery.program_compatibility import Names
@@ -96,7 +96,9 @@ class Committer:
     reads the set."""
 
     def __post_init__(self) -> None:
-        self._evicted = Counter[str]()
+        self._evicted, self._late = Counter[str](), Counter[str]()
+        steps = [output.step for stage in self.group.stages for output in stage.frozen]
+        self._with_late = {step.window.state.name for step in steps if isinstance(step, LateTuples)}
         self._frozen = FrozenBatches(self.log, self.group.name, self.files)
         self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
         before = BatchBefore(self.stores, self._frozen, frozenset(self._ttls))
@@ -169,15 +171,25 @@ class Committer:
         self.log.committed(self.lease, self.group.name, txid, summary.time, took)
         reach("committed.after")
         self._hooks.committed(txid)
-        self._warn_of_evicted(summary)
+        self._warn_of_losses(summary)
         return summary
 
-    def _warn_of_evicted(self, summary: TurnSummary) -> None:
-        """Warn of evicted dead letters, and again each time that their number has doubled."""
+    def _warn_of_losses(self, summary: TurnSummary) -> None:
+        """Warn of evicted dead letters and dropped late rows, and again each time that their number has doubled.
+
+        Late tuples that a step reads, by `late()` of the window or join, are not lost.
+        """
         for name, state in summary.states.items():
-            before = self._evicted[name]
-            self._evicted[name] += state.evicted
-            if self._evicted[name].bit_length() > before.bit_length():
+            dropped = state.time.dropped if state.time is not None and name not in self._with_late else 0
+            if state.time is not None and _doubles(self._late, name, dropped):
+                self._logger.warning(
+                    "state %r has dropped late rows, %d since the start: they were older than its watermark, now %s. A "
+                    "greater lateness= waits longer for such rows, and late() gives them",
+                    name,
+                    self._late[name],
+                    state.time.watermark,
+                )
+            if _doubles(self._evicted, name, state.evicted):
                 self._logger.warning(
                     "state %r has removed its oldest %d dead letters since the start, because it keeps only the newest "
                     "ones. They cannot be replayed any more. Replay or export the letters that it has, correct their "
@@ -342,3 +354,10 @@ class Committer:
         # that names the files (guard "trim, files").
         for folder in folders:
             self.files.remove(folder)
+
+
+def _doubles(numbers: Counter[str], name: str, more: int) -> bool:
+    """Add to a number. Return whether it is the first one above 0, or above a power of two that was not passed yet."""
+    before = numbers[name]
+    numbers[name] += more
+    return numbers[name].bit_length() > before.bit_length()
