@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.forks import change_origin, contents, save, words
 from tests.support.kafka import KafkaBroker
-from trident import Count, TridentTopology, forkTopology
+from trident import Count, TridentTopology, forkTopology, restoreTopology
 from trident.compiler.stages import cut
 from trident.errors import OutputConflictError
 from trident.recovery.fork_origin import saved_output, sinks_of_program
@@ -39,6 +39,30 @@ def test_each_topology_has_its_offsets_and_its_topic(kafka: KafkaBroker, topic: 
     assert contents(program(f"{topic}-out"), "first", tmp_path) == expected
     assert sorted(filter(None, kafka.values(f"{topic}-trial"))) == [b"a", b"d"]
     assert sorted(filter(None, kafka.values(f"{topic}-out"))) == [b"a", b"a", b"a", b"b", b"c", b"d"]
+
+
+def test_a_restored_topology_writes_to_its_topic_under_later_txids(
+    kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    def program() -> TridentTopology:
+        topology = TridentTopology()
+        spout = KafkaSpout(kafka.servers, topic, maxOffsetsPerBatch=2)
+        stream = topology.newStream("words", spout).map("value", lambda value: value.decode(), "word string")
+        stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        stream.writeKafka(kafka.servers, f"{topic}-out", value="word", name="out")
+        return topology
+
+    for name in (topic, f"{topic}-out"):
+        kafka.create(name, 1)
+    kafka.send(topic, ["a", "b"])
+    save(program(), tmp_path)
+    kafka.send(topic, ["a", "c"])
+    contents(program(), "first", tmp_path)
+    restoreTopology("first", "before", tmp_path)
+    kafka.send(topic, ["d"])
+    for _ in range(2):
+        assert contents(program(), "first", tmp_path) == {"a": 2, "b": 1, "c": 1, "d": 1}
+    assert sorted(filter(None, kafka.values(f"{topic}-out"))) == [b"a", b"a", b"a", b"b", b"c", b"c", b"d"]
 
 
 def test_a_topic_that_each_tuple_names_is_known_by_the_name_of_the_output(tmp_path: Path) -> None:
