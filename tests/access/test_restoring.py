@@ -33,9 +33,11 @@ from trident.errors import (
     LogError,
     SavepointError,
     StateEndedError,
+    StateRecoveringError,
     StateShapeError,
     TopologyActiveError,
     TopologyError,
+    TxidNotKeptError,
 )
 from trident.log import RedisLog, frozen_results
 from trident.log.sqlite_log import SqliteLog
@@ -225,6 +227,73 @@ def test_open_readers_of_a_state_end(tmp_path: Path) -> None:
         assert dict(held.items()) == {**SAVED, "owl": 2}
 
 
+@pytest.mark.parametrize("kind", ["memory", "redis", "sqlite", "delta"])
+def test_reads_as_of_earlier_batches_and_times_are_refused(
+    kind: str, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """The restored state was created empty, one txid earlier: it would seem to have been empty then."""
+    state = functools.partial(STATES[kind], shared_redis.url, tmp_path)
+    save(words(state=state()), tmp_path)
+    contents(words(LATER, state()), "first", tmp_path)
+    then = datetime.now(UTC)
+    restoreTopology("first", "before", tmp_path)
+    with start_local(words(state=state()), name="first", checkpointLocation=tmp_path, active=False) as running:
+        for asOf in (3, 2, "previous", then):
+            with pytest.raises(TxidNotKeptError):
+                running.state("counts", asOf=asOf).get("dog")
+        assert running.state("counts", asOf=4).get("dog") == 2
+    with start_local(words(OTHER[:3], state()), name="first", checkpointLocation=tmp_path) as running:
+        assert read(running) == {**SAVED, "owl": 1}
+        assert dict(running.state("counts", asOf="previous").items()) == SAVED
+
+
+@pytest.mark.parametrize("kind", ["redis", "sqlite", "delta"])
+def test_readers_that_know_the_log_wait_for_the_restored_values(
+    kind: str, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """Before the next start the store has the former values, and within that start it is empty for a moment."""
+    state = functools.partial(STATES[kind], shared_redis.url, tmp_path)
+    where: dict[str, Any] = {"url": shared_redis.url} if kind == "redis" else {"factory": state()}
+
+    def refused() -> None:
+        with (
+            pytest.raises(StateRecoveringError, match=r"begins with a content as of txid 4, .* its store has txid 3"),
+            openState("first", "counts", tmp_path, **where) as held,
+        ):
+            dict(held.items())
+        with (
+            pytest.raises(StateRecoveringError, match=r"begins with a content as of txid 4"),
+            openTopology(words(state=state()), name="first", checkpointLocation=tmp_path) as opened,
+        ):
+            dict(opened.state("counts").items())
+
+    save(words(state=state()), tmp_path)
+    contents(words(LATER, state()), "first", tmp_path)
+    restoreTopology("first", "before", tmp_path)
+    refused()
+    killed("start.done", lambda: contents(words(OTHER, state()), "first", tmp_path))
+    refused()
+    assert contents(words(OTHER, state()), "first", tmp_path) == {**SAVED, "owl": 2}
+    with openState("first", "counts", tmp_path, **where) as held:
+        assert dict(held.items()) == {**SAVED, "owl": 2}
+
+
+def test_an_output_of_changes_has_to_be_filled_again(tmp_path: Path) -> None:
+    def program(batches: list[Any]) -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("rows", FixedBatchSpout("id int, n int", batches))
+        table = stream.toTable("id", MemoryMapState.opaque(), valueFields="n", name="table")
+        table.changes().writeDelta(str(tmp_path / "out"), key="id", name="out")
+        stream.writeDelta(str(tmp_path / "rows"), key="id", name="plain")
+        return topology
+
+    save(program([[(1, 10)]]), tmp_path)
+    with pytest.warns(RuntimeWarning) as warned:
+        restoreTopology("first", "before", tmp_path)
+    (text,) = [str(each.message) for each in warned]
+    assert "output 'out' of topology 'first' has rows of 'table' from before the restore" in text
+
+
 def test_a_backfill_that_a_start_left_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has read up to the positions from before the restore."""
     files = tmp_path / "in"
@@ -290,6 +359,18 @@ def test_a_source_that_does_not_give_its_tuples_again_has_to_be_named(tmp_path: 
     with start_local(with_queue(["e"], OTHER), name="first", checkpointLocation=tmp_path) as running:
         assert read(running, "queued") == dict.fromkeys("abe", 1)
         assert read(running) == {**SAVED, "owl": 2}
+
+
+def test_a_stream_that_the_program_lacked_at_the_savepoint_has_to_be_named(tmp_path: Path) -> None:
+    """Nothing says whether its source gives its tuples again."""
+    contents(with_queue(["a"], BATCHES), "first", tmp_path)
+    save(words(BATCHES), tmp_path)
+    dropState("first", "queued", tmp_path)
+    contents(with_queue(["b"], LATER), "first", tmp_path)
+    with pytest.raises(SavepointError, match=r"the program lacked stream 'queue' .* keepPositions=\['queue'\]"):
+        restoreTopology("first", "before", tmp_path)
+    restoreTopology("first", "before", tmp_path, keepPositions=["queue"])
+    assert contents(with_queue(["c"], OTHER), "first", tmp_path, "queued") == {"c": 1}
 
 
 def test_a_stream_that_the_savepoint_lacks_has_to_be_named(tmp_path: Path) -> None:

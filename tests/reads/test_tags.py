@@ -207,7 +207,7 @@ def test_the_run_that_evolves_a_state_tags_it_and_keeps_its_txids(tmp_path: Path
     with evolving(4, {"count": Count(), "sum": Sum("n")}, evolve=Evolution(was="count long")) as running:
         running.processAllAvailable()
         counts = running.state("counts")
-        assert list(counts.keptTxids) == [0, 1, 2, 3, 4]
+        assert list(counts.keptTxids) == [1, 2, 3, 4]
         assert counts.asOf(2)["dog"] == (2, 3)
         assert running.tag("now", asOf=3).txids == {"words": 3}
         assert counts.asOf("tag:now")["cow"] == (1, 4)

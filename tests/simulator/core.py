@@ -88,7 +88,7 @@ class Started:
     def __init__(self, context: RunContext, runs: dict[str, GroupRun]) -> None:
         self.context, self.runs = context, runs
         self.log, self.begun = log, begun = context.log, context.begun
-        self.read_source = RunReadSource(context.settings.name, runs, begun.stores)
+        self.read_source = RunReadSource(context.settings.name, runs, begun.stores, None, begun.births)
         self.watch = Watch(runs, begun.stores, log, begun.lease)
 
     def saving(self, over: Callable[[], Condition | None]) -> Saving:

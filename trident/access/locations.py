@@ -71,6 +71,17 @@ class StateLocation:
         self.open_log_to_read(topology).close()  # raises an error if there is no log, instead of creating one
         return SqliteLog(self.folder(topology) / LOG_FILE, topology) if self.log is None else self.log.open(topology)
 
+    def first_txid(self, topology: str, state: str) -> int:
+        """Return the txid of the content with which the log says that a state began; 0 without a log, or a content."""
+        if self.checkpoint is None and self.log is None:
+            return 0
+        try:
+            with contextlib.closing(self.open_log_to_read(topology)) as log:
+                birth = log.births().get(state)
+        except LogError:  # there is no log in the checkpoint: the state is read by its store alone
+            return 0
+        return 0 if birth is None else birth.first
+
     def has_memory_state(self, topology: str, state: str) -> bool:
         """Return whether the topology's log has a manifest of this state, which means that it is a state in memory."""
         if not self.has_files:

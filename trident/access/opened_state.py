@@ -62,6 +62,11 @@ class Followed(ReadableStore, Protocol):
         """The identity of the state that is read, which every process sees as equal; None if it is not known."""
         ...
 
+    @property
+    def first(self) -> int:
+        """The first txid as of which the state has values, if it began with a content and that is known; else 0."""
+        ...
+
     def committed(self) -> int:
         """Return the txid of the last batch that all groups of the state hold. Later calls never return less."""
         ...
@@ -89,12 +94,14 @@ class Followed(ReadableStore, Protocol):
 class FollowedStore:
     """A store on a server, or a store that a user wrote. The markers of its groups show which txid was committed.
 
-    If `incarnation` is given, no other incarnation of the state is read.
+    If `incarnation` is given, no other incarnation of the state is read. `first` is the txid of the content with which
+    the log says that the state began; 0 if it began empty, or there is no log. Until the store has the content, every
+    read raises StateRecoveringError: the store is empty, or has the values of an earlier life of the state.
     """
 
-    def __init__(self, store: Store, name: str, incarnation: Incarnation | None = None) -> None:
+    def __init__(self, store: Store, name: str, incarnation: Incarnation | None = None, first: int = 0) -> None:
         bind_reads(store, incarnation)
-        self._store, self._name, self._last = store, name, -1
+        self._store, self._name, self._last, self.first = store, name, -1, first
         self.incarnation = incarnation
         self._lock = free_in_child(threading.Lock())
         self.read, self.close = store.read, store.close
@@ -119,6 +126,12 @@ class FollowedStore:
         all_markers = [group.marker for group in self._store.groups_of()]
         markers = [marker for marker in all_markers if marker is not None]
         incomplete = len(markers) < len(all_markers)
+        if not incomplete and min(markers) < max(self.first, 0):
+            raise StateRecoveringError(
+                f"state {self._name!r} begins with a content as of txid {max(self.first, 0)}, as after a restore or a "
+                f"change of its shape, and its store has txid {min(markers)}: its driver writes the content when the topology "
+                f"next runs"
+            )
         if incomplete or min(markers) < earlier:
             problem = "a part of it is missing" if incomplete else f"it is at txid {min(markers)}"
             unless = ", unless it was dropped" if incomplete else ""
@@ -210,6 +223,10 @@ class _FollowedSource:
 
     def kind(self, state: str) -> StateKind:
         return self._kind
+
+    def first_txid(self, state: str) -> int:
+        """Return the first txid as of which a state has values."""
+        return self._followed[state].first
 
     def times(self, group: str) -> CommitTimes:
         """Return when batches were committed; no times without the topology's log."""

@@ -190,7 +190,8 @@ def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLo
     except BaseException:
         store.close()
         raise
-    return FollowedStore(store, state, report.incarnation)
+    first = 0 if location is None else location.first_txid(topology, state)
+    return FollowedStore(store, state, report.incarnation, first)
 
 
 def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateShape, declared: StateKind) -> None:
@@ -251,6 +252,11 @@ class _OpenedSource:
     def positions(self, spouts: Mapping[str, object]) -> list[StreamPosition]:
         """Return the positions of the streams; none without a log. `spouts` are the program's spouts by stream."""
         return [] if self._log is None else positions_in(self._log, self._name, spouts)
+
+    def first_txid(self, state: str) -> int:
+        """Return the first txid as of which a state has values."""
+        followed = self._opened.get(state)
+        return 0 if followed is None else followed.first
 
     def times(self, group: str) -> CommitTimes:
         """Return when the group's batches were committed."""

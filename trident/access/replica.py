@@ -75,7 +75,7 @@ class MemoryReplica:
         self._ended = False
         self._past: tuple[int, MemoryReplica] | None = None
         self._incarnation: _Incarnation | None = None
-        self._group, self._first = "", 0
+        self._group, self.first, self._earliest = "", 0, 0
         self._text, self.manifest = self._read_manifest()
         in_child(self, MemoryReplica._begin_again)
 
@@ -183,7 +183,7 @@ class MemoryReplica:
 
         If the state began later, it is the txid of its birth.
         """
-        return max(txid_before(self._read_manifest()[1].txid), self._first)
+        return max(txid_before(self._read_manifest()[1].txid), self._earliest)
 
     def at(self, txid: int) -> "MemoryReplica":
         """Return another copy, which stays at the batch `txid`. Only the last such copy is kept."""
@@ -320,7 +320,8 @@ class MemoryReplica:
         self._incarnation, self._group = incarnation, birth.group
         # Before that txid, the state had no values, or those of another shape or incarnation (guard "earlier txids,
         # another shape").
-        self._first = birth.txid if birth.filled or birth.txid == 0 else birth.txid + 1
+        self.first = birth.first
+        self._earliest = birth.txid if birth.filled or birth.txid == 0 else birth.txid + 1
         return text, manifest
 
     def _dropped(self, message: str) -> StateEndedError:

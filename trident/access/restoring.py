@@ -8,6 +8,7 @@ start heals the stores from the log, like stores that lost their data (docs/deci
 import contextlib
 import os
 import socket
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from trident.base.clock import SystemClock
 from trident.base.crash_points import reach
 from trident.base.errors import SavepointError, TopologyActiveError, TopologyError
 from trident.base.names import did_you_mean
+from trident.base.step import user_level
 from trident.configuration.places import folder
 from trident.configuration.settings import Settings
 from trident.configuration.start_options import OptionValues
@@ -27,7 +29,7 @@ from trident.log import RedisLog
 from trident.log.frozen_results import FrozenOutput
 from trident.log.protocol import NO_LEASE, Birth, Restoration, StreamRecord, TransactionLog
 from trident.log.returned_lease import give_back
-from trident.recovery.changed_steps import OF_STATE
+from trident.recovery.changed_steps import OF_STATE, outputs_of_changes
 from trident.recovery.first_content import frozen_content
 from trident.recovery.folder_owner import check_own_folder, check_own_objects, take_objects
 from trident.recovery.savepoint import Savepoint, content_of_state, first_content_of, read_savepoint
@@ -68,6 +70,8 @@ def restoreTopology(
         read since the savepoint. This is the way for a source that does not give its tuples again, such as a queue.
     force
         Restore the topology even if a driver may hold it: a running driver is fenced out, and stops without writing.
+
+    Warns of each output that keeps rows of a state and gets its changes alone: it is to be filled again.
 
     Raises
     ------
@@ -122,6 +126,16 @@ def restoreTopology(
     with contextlib.closing(location.open_log_to_write(topology)) as opened:
         streams = _Streams(saved, frozenset(anew), frozenset(keepPositions))
         _Restore(saved, place, streams, replace(settings, uuid=opened.uuid), opened).make(force)
+        outputs = outputs_of_changes(opened)
+    for output, states in sorted(outputs.items()):
+        warnings.warn(
+            f"output {output!r} of topology {topology!r} has rows of {', '.join(map(repr, sorted(states)))} from "
+            f"before the restore, and gets only the rows that change from now on: rows that were changed or removed "
+            f"since the savepoint, and do not change again, stay wrong there. Start the topology with active=False, "
+            f"empty the output, write an export of the state there, and activate the topology",
+            RuntimeWarning,
+            stacklevel=user_level(),
+        )
 
 
 @dataclass(frozen=True)
@@ -163,6 +177,14 @@ class _Streams:
                 f"stream {name!r} is not in savepoint {self.saved.name!r}, and the states of the savepoint lack its "
                 f"tuples. To read it again from the beginning of its source, write anew=[{name!r}]; to continue at its "
                 f"present position, without the tuples until now, keepPositions=[{name!r}]. Nothing was changed"
+            )
+        moved = name in known and known[name].position != saved.record.position
+        if not saved.record.active and moved:
+            raise SavepointError(
+                f"the program lacked stream {name!r} when savepoint {self.saved.name!r} was taken, so nothing says "
+                f"whether its source gives the tuples since then again. To continue at its present position, "
+                f"without these tuples, write keepPositions=[{name!r}]; to read everything again from another source, "
+                f"anew=[{name!r}]. Nothing was changed"
             )
         if not saved.forkable:
             raise SavepointError(

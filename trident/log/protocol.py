@@ -44,6 +44,11 @@ class Birth:
         """The txid of the empty store. The first content of a state takes the place of the batch at its birth."""
         return self.txid - 1 if self.filled else self.txid
 
+    @property
+    def first(self) -> int:
+        """The first txid as of which the state has values, if it began with a content; otherwise 0."""
+        return self.txid if self.filled else 0
+
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:

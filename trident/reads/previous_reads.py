@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from trident.base.errors import SnapshotMovedError
 from trident.reads import commit_gate
 from trident.reads.committed_reads import HeldReads, ReadSource, Snapshot
+from trident.reads.first_txids import check_begun
 
 _T = TypeVar("_T")
 
@@ -45,8 +46,8 @@ def read_previous(source: ReadSource, states: Sequence[str], body: Callable[[Sna
     """Call `body` with a snapshot of these states as of the batch before the last committed one.
 
     `body` makes all its reads through the snapshot, and may be called more than once. Raises SnapshotMovedError if
-    batches continued for some seconds although commits were held back, and StateRecoveringError if a state lacks
-    batches.
+    batches continued for some seconds although commits were held back, StateRecoveringError if a state lacks batches,
+    and TxidNotKeptError if a state began with the last committed batch.
     """
     groups = sorted({source.group_of(state) for state in states})
     source.check()
@@ -60,6 +61,9 @@ def read_previous(source: ReadSource, states: Sequence[str], body: Callable[[Sna
         began, pause = time.monotonic(), 0.001
         while True:
             txids = {group: source.committed(group) for group in groups}
+            for state in states:
+                committed = txids[source.group_of(state)]
+                check_begun(source, state, txid_before(committed), committed)
             try:
                 return body(HeldReads(source, {group: txid_before(txid) for group, txid in txids.items()}, "committed"))
             except SnapshotMovedError as error:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from trident.base.errors import SnapshotMovedError, TxidNotKeptError
 from trident.reads.committed_reads import HeldReads, ReadSource, Snapshot
+from trident.reads.first_txids import first_txid
 from trident.reads.previous_reads import txid_before
 from trident.reads.static_states import ReadableStore
 from trident_state.state_shape import StateKind
@@ -21,7 +22,8 @@ _T = TypeVar("_T")
 def kept_txids(source: ReadSource, state: str) -> range:
     """Return the txids as of which a state can be read now. The next commit may shorten the range."""
     store, committed = source.store(state), source.committed(source.group_of(state))
-    first = store.kept_since() if isinstance(store, Historic) else txid_before(committed)
+    kept = store.kept_since() if isinstance(store, Historic) else txid_before(committed)
+    first = max(kept, first_txid(source, state))
     return range(min(first, committed), committed + 1)
 
 

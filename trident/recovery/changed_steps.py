@@ -99,6 +99,13 @@ def states_behind(log: LogReading) -> dict[str, set[str]]:
     return {name: {each for rows in reading.rows for each in rows.states} for name, reading in states.items()}
 
 
+def outputs_of_changes(log: LogReading) -> dict[str, set[str]]:
+    """Return the outputs that keep the rows of states and get their changes alone, each with these states."""
+    outputs = {name.removeprefix(OF_OUTPUT): of for name, of in _known(log).items() if name.startswith(OF_OUTPUT)}
+    of_states = {name: {each for rows in of.rows for each in rows.states} for name, of in outputs.items()}
+    return {name: states for name, states in of_states.items() if states}
+
+
 def keep_steps(program: Program, log: TransactionLog, lease: Lease) -> None:
     """Record the rows that feed the states and outputs of a program, and the locations of states in tables."""
     before = log.readings()

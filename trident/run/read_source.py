@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 
 from trident.base.errors import FencedError, TridentError
 from trident.batches.group_run import GroupRun
+from trident.log.protocol import Birth
 from trident.reads.commit_times import CommitTimes
 from trident.reads.static_states import ReadableStore
 from trident.recovery.evolving_store import EvolvingStore
@@ -16,7 +17,8 @@ from trident_state.store import Store
 class RunReadSource:
     """The `ReadSource` of a running topology.
 
-    `statics` are the states that no batch writes. They do not belong to a group.
+    `statics` are the states that no batch writes. They do not belong to a group. `births` are those of the other
+    states, which change when a state gets another shape.
     """
 
     def __init__(
@@ -25,8 +27,10 @@ class RunReadSource:
         runs: Mapping[str, GroupRun],
         stores: Mapping[str, Store],
         statics: Mapping[str, ReadableStore] | None = None,
+        births: Mapping[str, Birth] | None = None,
     ) -> None:
         statics = statics or {}
+        self._births = births or {}
         writers = [(step.state, group) for group, run in runs.items() for step in run.group.states]
         self._name = name
         self._runs = runs
@@ -42,6 +46,11 @@ class RunReadSource:
 
     def committed(self, group: str) -> int:
         return self._turns[group].committed
+
+    def first_txid(self, state: str) -> int:
+        """Return the first txid as of which a state has values."""
+        birth = self._births.get(state)
+        return 0 if birth is None else birth.first
 
     def times(self, group: str) -> CommitTimes:
         """Return when the group's batches were committed."""

@@ -275,7 +275,7 @@ def _start(
         # Last, when the outputs are open and the states hold all batches of the log: only then do the files that the
         # log names exist.
         _record(context, kept_at)
-        source = RunReadSource(settings.name, runs, unwatched(begun.stores), statics)
+        source = RunReadSource(settings.name, runs, unwatched(begun.stores), statics, begun.births)
         committed.source = source
         running = RunningTopology(context, runs, source, functools.partial(_close, context, outlets))
         if waiting is not None:
