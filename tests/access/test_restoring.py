@@ -369,6 +369,7 @@ def test_a_stream_that_the_program_lacked_at_the_savepoint_has_to_be_named(tmp_p
     contents(with_queue(["b"], LATER), "first", tmp_path)
     with pytest.raises(SavepointError, match=r"the program lacked stream 'queue' .* keepPositions=\['queue'\]"):
         restoreTopology("first", "before", tmp_path)
+    dropState("first", "queued", tmp_path)
     restoreTopology("first", "before", tmp_path, keepPositions=["queue"])
     assert contents(with_queue(["c"], OTHER), "first", tmp_path, "queued") == {"c": 1}
 
@@ -394,6 +395,55 @@ def test_a_stream_that_the_savepoint_lacks_has_to_be_named(tmp_path: Path) -> No
     assert contents(program(LATER, [["fox"], ["fox"]]), "first", tmp_path) == merged
     restoreTopology("first", "before", tmp_path, anew=["words", "more"])
     assert contents(program([["dog"]], [["fox"]]), "first", tmp_path) == {"dog": 3, "cat": 1, "fox": 1}
+
+
+def test_a_state_that_the_program_lacked_at_the_savepoint_stays_as_it_is(tmp_path: Path) -> None:
+    def program(batches: list[Any], more: list[Any] | None) -> TridentTopology:
+        topology = words(batches)
+        if more is not None:
+            stream = topology.newStream("more", FixedBatchSpout("word string", more)).groupBy("word")
+            stream.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="others")
+        return topology
+
+    contents(program(BATCHES, [["fox"]]), "first", tmp_path)
+    save(program(BATCHES, None), tmp_path)
+    contents(program(LATER, None), "first", tmp_path)
+    restoreTopology("first", "before", tmp_path)
+    with start_local(program(OTHER, [["fox"], ["fox"]]), name="first", checkpointLocation=tmp_path) as running:
+        assert read(running) == {**SAVED, "owl": 2} and read(running, "others") == {"fox": 2}
+    with pytest.raises(SavepointError, match="state 'others' is older than savepoint 'before'"):
+        restoreTopology("first", "before", tmp_path, keepPositions=["more"])
+    dropState("first", "others", tmp_path)
+    restoreTopology("first", "before", tmp_path, keepPositions=["more"])
+    with start_local(program(OTHER, [["fox"], ["fox"]]), name="first", checkpointLocation=tmp_path) as running:
+        assert read(running) == {**SAVED, "owl": 2} and read(running, "others") == {}
+
+
+def test_a_name_that_another_stream_has_now_is_refused(tmp_path: Path) -> None:
+    def program(*streams: tuple[str, str | None, list[Any]]) -> TridentTopology:
+        topology = TridentTopology()
+        for name, formerly, batches in streams:
+            spout = FixedBatchSpout("word string", batches)
+            stream = topology.newStream(name, spout, formerly=formerly, anew=formerly is None).groupBy("word")
+            stream.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name=f"of-{batches[0][0]}")
+        return topology
+
+    save(program(("old", None, [["a"]])), tmp_path)
+    contents(program(("new", "old", [["a"], ["a"]])), "first", tmp_path, "of-a")
+    contents(program(("new", None, [["a"], ["a"]]), ("old", None, [["b"]])), "first", tmp_path, "of-b")
+    with pytest.raises(SavepointError, match="'old' of savepoint 'before' is called 'new' now, and another stream"):
+        restoreTopology("first", "before", tmp_path)
+
+
+def test_a_stream_without_a_position_at_the_savepoint_has_to_be_named(tmp_path: Path) -> None:
+    """It may begin at the end of its source."""
+    with start_local(words(), name="first", checkpointLocation=tmp_path, active=False) as running:
+        running.savepoint("before")
+    contents(words(), "first", tmp_path)
+    with pytest.raises(SavepointError, match=r"'words' had no position yet .* anew=\['words'\]"):
+        restoreTopology("first", "before", tmp_path)
+    restoreTopology("first", "before", tmp_path, anew=["words"])
+    assert contents(words(LATER), "first", tmp_path) == WHOLE
 
 
 def test_a_stream_gets_its_former_name_back(tmp_path: Path) -> None:

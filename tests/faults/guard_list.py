@@ -3719,8 +3719,8 @@ GUARDS = [
         "restore, states that the savepoint lacks",
         "tuples that are read again are in a later state twice",
         "trident/access/restoring.py",
-        "            if name not in births:\n",
-        "            if False:\n",
+        "        for name, group in self._added().items():\n",
+        "        for name, group in ():\n",
         "tests/access/test_restoring.py -k lacks_begin",
     ),
     Guard(

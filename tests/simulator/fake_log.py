@@ -214,10 +214,8 @@ class FakeLog:
                 _drop(disk.attempts, lambda key, group=group, txid=txid: key[0] == group and key[1] <= txid)
             disk.members = replace(disk.members, streams=dict(restoration.streams))
             births, contents = restoration.births, restoration.contents
-            disk.states = {
-                name: State(replace(birth, epoch=lease.epoch), content=contents.get(name))
-                for name, birth in births.items()
-            }
+            for name, birth in births.items():
+                disk.states[name] = State(replace(birth, epoch=lease.epoch), content=contents.get(name))
             disk.readings = dict(restoration.readings)
             return _nothing
 

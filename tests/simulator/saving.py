@@ -212,7 +212,9 @@ class Saves:
         settings = replace(world.settings, uuid=log.uuid)
         try:
             if self.restores:
-                _Restore(saved, place, _Streams(saved, (), ()), settings, log).make(force=True)
+                new = {name for name, stream in saved.streams.items() if stream.record.position is None}
+                streams = _Streams(saved, new & world.disk.members.streams.keys(), ())
+                _Restore(saved, place, streams, settings, log).make(force=True)
                 world.history.restored_at(world.disk.groups[world.group].committed)
                 world.result.faults["restored"] += 1
             else:

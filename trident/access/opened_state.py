@@ -129,8 +129,8 @@ class FollowedStore:
         if not incomplete and min(markers) < max(self.first, 0):
             raise StateRecoveringError(
                 f"state {self._name!r} begins with a content as of txid {max(self.first, 0)}, as after a restore or a "
-                f"change of its shape, and its store has txid {min(markers)}: its driver writes the content when the topology "
-                f"next runs"
+                f"change of its shape, and its store has txid {min(markers)}: its driver writes the content when the "
+                f"topology next runs"
             )
         if incomplete or min(markers) < earlier:
             problem = "a part of it is missing" if incomplete else f"it is at txid {min(markers)}"

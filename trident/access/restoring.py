@@ -178,7 +178,15 @@ class _Streams:
                 f"tuples. To read it again from the beginning of its source, write anew=[{name!r}]; to continue at its "
                 f"present position, without the tuples until now, keepPositions=[{name!r}]. Nothing was changed"
             )
+        self._check_name(name, known)
         moved = name in known and known[name].position != saved.record.position
+        if saved.record.position is None and moved:
+            raise SavepointError(
+                f"stream {name!r} had no position yet when savepoint {self.saved.name!r} was taken, so it would begin "
+                f"as a new stream does, perhaps at the end of its source. If that is right, write anew=[{name!r}]; to "
+                f"continue at its present position, without the tuples until now, keepPositions=[{name!r}]. Nothing "
+                f"was changed"
+            )
         if not saved.record.active and moved:
             raise SavepointError(
                 f"the program lacked stream {name!r} when savepoint {self.saved.name!r} was taken, so nothing says "
@@ -195,6 +203,17 @@ class _Streams:
                 f"before the savepoint is taken.) Nothing was changed"
             )
         return saved.record
+
+    def _check_name(self, name: str, known: Mapping[str, StreamRecord]) -> None:
+        """Raise SavepointError if a stream of the savepoint has another name now, and its former name is another's."""
+        renamed = next((now for now, record in known.items() if name in record.former and now != name), None)
+        if renamed is not None and name in known:
+            raise SavepointError(
+                f"stream {name!r} of savepoint {self.saved.name!r} is called {renamed!r} now, and another stream has "
+                f"the name {name!r}, so a position of the one would become that of the other. Start the last program "
+                f"once with a third name for the latter, newStream(..., formerly={name!r}), and restore then. Nothing "
+                f"was changed"
+            )
 
     def _check_names(self, known: Mapping[str, StreamRecord]) -> None:
         for option, names in (("anew", self.anew), ("keepPositions", self.kept)):
@@ -229,7 +248,9 @@ class _Restore:
         try:
             take_objects(settings, log, lease)
             reach("restore.taken")
-            batches, streams = self._batches(), self._streams.records(log.members().streams)
+            known = log.members().streams
+            streams = self._streams.records(known)
+            batches = self._of_changed(self._batches(), known, streams)
             births, contents = self._births(lease, batches)
             reach("restore.files")
             others = {name: body for name, body in log.readings().items() if not name.startswith(OF_STATE)}
@@ -255,6 +276,7 @@ class _Restore:
             )
         self._batches()
         self._streams.records(log.members().streams)
+        self._added()
 
     def _batches(self) -> dict[str, int]:
         """Return the txid of the empty batch of each group. Raises SavepointError if a group cannot have it now."""
@@ -277,18 +299,51 @@ class _Restore:
             )
         return batches
 
+    def _of_changed(
+        self, batches: Mapping[str, int], before: Mapping[str, StreamRecord], after: Mapping[str, StreamRecord]
+    ) -> dict[str, int]:
+        """Return the batches of the groups in which a state or a position changes.
+
+        In another group, a state that the last program lacked could not continue behind such a batch.
+        """
+        moved = {each[name].group for each in (before, after) for name in each if before.get(name) != after.get(name)}
+        changed = {state.group for state in self._saved.states.values()} | {*self._added().values()} | moved
+        return {group: txid for group, txid in batches.items() if group in changed}
+
     def _births(self, lease: Lease, batches: Mapping[str, int]) -> tuple[dict[str, Birth], dict[str, FrozenOutput]]:
         """Return the births of all states, and the contents with which those of the savepoint begin.
 
-        A state that the savepoint lacks is born again without a founded store, as one whose creation was interrupted:
-        the next start drops its store and makes it again.
+        A state that was added since is born again without a founded store, as one whose creation was interrupted: the
+        next start drops its store and makes it again.
         """
         births, contents = dict[str, Birth](), dict[str, FrozenOutput]()
         for name, state in self._saved.states.items():
             births[name] = birth = Birth(state.group, batches[state.group], lease.epoch, True, state.fingerprint)
             content = first_content_of(self._place, self._saved, name)
             contents[name] = frozen_content(self._settings, lease, birth, content)
-        for name, known in self._log.births().items():
-            if name not in births:
-                births[name] = Birth(known.group, batches[known.group], lease.epoch)
+        for name, group in self._added().items():
+            births[name] = Birth(group, batches[group], lease.epoch)
         return births, contents
+
+    def _added(self) -> dict[str, str]:
+        """Return the states that were added since the savepoint, each with its group.
+
+        A state that the program lacked then is as it was if no stream has fed it since, and stays. Raises
+        SavepointError if one has: the savepoint does not have its values of then.
+        """
+        saved, now = self._saved, self._log.members().streams
+        then = {name: stream.record.parted for name, stream in saved.streams.items()}
+        added = dict[str, str]()
+        for state, birth in self._log.births().items():
+            left = {name: parted[state] for name, parted in then.items() if state in parted}
+            if state in saved.states:
+                continue
+            if not left:
+                added[state] = birth.group
+            elif any(name not in now or now[name].parted.get(state) != position for name, position in left.items()):
+                raise SavepointError(
+                    f"state {state!r} is older than savepoint {saved.name!r}, which lacks it, because the program did "
+                    f"then; and it was written since. Drop it with dropState({saved.topology!r}, {state!r}, ...), so "
+                    f"that it begins empty, and restore then. Nothing was changed"
+                )
+        return added

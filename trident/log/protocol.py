@@ -122,10 +122,10 @@ class BatchRecord:
 class Restoration:
     """The record of a return to a savepoint (docs/decisions/0107).
 
-    `batches`: for each group, the txid of an empty batch, which follows its last one. `time`: when the batches are
-    committed. `streams`: all streams, with the positions after these batches. `births`: all states, born with these
-    batches. `contents`: the contents with which states are born; a state without one is born empty. `readings`: as for
-    `keep_readings`.
+    `batches`: for each group that changes, the txid of an empty batch, which follows its last one. `time`: when the
+    batches are committed. `streams`: all streams, with the positions after these batches. `births`: the states that are
+    born with these batches; all others stay as they are. `contents`: the contents with which states are born; a state
+    without one is born empty. `readings`: as for `keep_readings`.
     """
 
     batches: Mapping[str, int]

@@ -246,7 +246,7 @@ class RedisTransactionLog(LogBase):
         return Members(streams, {name: fields[f"output:{name}"].decode() for name in _names(fields, "output:")})
 
     def restore(self, lease: Lease, restoration: Restoration) -> None:
-        write, outputs, known = WriteRequest(self._meta), self.members().outputs, self.births()
+        write, outputs = WriteRequest(self._meta), self.members().outputs
         with self._lock:
             for group, txid in restoration.batches.items():
                 history, last = self.history(group), self.batch(group, txid - 1)
@@ -259,8 +259,7 @@ class RedisTransactionLog(LogBase):
                 self._add_batch(write, group, txid, batch, {})
                 write.set(key, {"committed": txid, f"c:{txid}": repr(restoration.time)})
             self._add_members(write, Members(restoration.streams, outputs))
-            gone = [f"{kind}:{state}" for state in known for kind in _OF_STATE]
-            write.drop(self._states, [*gone, *self._readings_beside(restoration.readings)]).delete(self._contents)
+            write.drop(self._states, self._readings_beside(restoration.readings))
             for state, birth in restoration.births.items():
                 self._add_birth(write, lease, state, birth, restoration.contents.get(state))
             write.set(self._states, _reading_fields(restoration.readings))

@@ -296,8 +296,6 @@ class SqliteLog(LogBase):
                 self._freeze(db, group, txid, batch, {}, {})
                 self._commit(db, group, txid, restoration.time)
             _replace_streams(db, restoration.streams)
-            db.execute("DELETE FROM states")
-            db.execute("DELETE FROM contents")
             for state, birth in restoration.births.items():
                 _insert_birth(db, lease, state, birth, restoration.contents.get(state))
             _replace_readings(db, restoration.readings)
