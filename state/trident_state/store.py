@@ -286,7 +286,7 @@ class Forgetful(Protocol):
         ...
 
     def scan_for(self, txid: int, time: float) -> Iterator[pa.Table]:
-        """Yield all entries that batch `txid`, planned at `time`, sees, table by table like `Store.scan`."""
+        """Yield all entries that are visible to batch `txid`, planned at `time`, page by page like `Store.scan`."""
         ...
 
 

@@ -177,7 +177,7 @@ def lists(tuple: Any, state: Any) -> None:
             lambda s: s.partitionPersist(MemoryMapState.opaque(), puts_elsewhere, **HELD),
             "the call used the key (k=2.0), which is not one of them",
         ),
-        (lambda s: s.statefulEach(lists, **HELD), "the call listed all entries, which have other keys too"),
+        (lambda s: s.statefulEach(lists, **HELD), "the call listed all entries, also those of other keys"),
     ],
     ids=["reads", "puts", "lists"],
 )

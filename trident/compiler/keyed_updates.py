@@ -129,7 +129,7 @@ class OwnKeys(Stored):
 
     def scan(self) -> Iterator[pa.Table]:
         """Raise StateKeyError, because a list of all entries would include other keys."""
-        raise self._refused("the call listed all entries, which have other keys too")
+        raise self._refused("the call listed all entries, also those of other keys")
 
     def _refused(self, what: str) -> StateKeyError:
         return StateKeyError(

@@ -119,7 +119,7 @@ def _values(node: StateWriter, initial: InitialState, table: pa.Table, shape: St
     alike = all(name in table.column_names for name in _field_names(whole)) and table.num_columns == whole.num_fields
     _check_stored(node, alike and all(table.column(f.name).type == f.type for f in fields), shape, where)
     if not alike:
-        raise _other_columns(where, table, "has other columns than the state's values have fields", node, shape)
+        raise _other_columns(where, table, "must have one column for each field of the state's values", node, shape)
     return pa.StructArray.from_arrays([_widened(table, field, where) for field in fields], fields=fields)
 
 

@@ -287,7 +287,10 @@ class LinesEmission(Emission):
 
     @property
     def source_times(self) -> Sequence[SourceSpan]:
-        """Return the times at which the files changed, once the tuples are counted. Files share them by their bytes."""
+        """Return when the files changed, as spans of tuples: each file has a share of the tuples by its bytes.
+
+        Call it once the tuples are counted.
+        """
         planned = [(each.path, each.last - each.first) for each in self.stretches]
         return divided([(path.changed, size) for path, size in planned if not isinstance(path, str)], self.rows)
 
