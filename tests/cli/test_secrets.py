@@ -26,7 +26,7 @@ PLAIN = {
     "--state --by --master --include": "names and places, too",
     "--low --high --begins": "keys of a range",
     "--as-of --program": "a txid, a time or a tag; the name of a module",
-    "--to-checkpoint --to-log-prefix --to-files-location --own-output --anew": "those of a fork",
+    "--to-checkpoint --to-log-prefix --to-files-location --own-output --anew --keep-position": "those of a fork",
 }
 """The options that take any text, and what they take: no secret."""
 

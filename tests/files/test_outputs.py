@@ -221,7 +221,7 @@ def test_wrong_calls(objects: Objects) -> None:
     made = TridentTopology()
     stream = made.newStream("words", FixedBatchSpout("word string", [["dog"]]))
     with pytest.raises(
-        TopologyError, match="storage= is an option of object stores, but /data/x is not in an object store"
+        TopologyError, match="storage= holds options of an object store, but /data/x is not in an object store"
     ):
         stream.writeParquet("/data/x", storage={"region": "a"})
     with pytest.raises(TopologyError, match=r"storage\['sas_token'\] may be a secret"):

@@ -131,7 +131,7 @@ def outlet(path: Path, epoch: int = 1, found: int = 0, log: str = "uuid", name: 
 @pytest.mark.parametrize("text", ["a" * 251, "é" * 126, "/" * 84, chr(0) * 84])
 def test_a_text_that_can_name_no_folder_fails_its_batch_before_the_freeze(tmp_path: Path, text: str) -> None:
     """So a start whose program filters it out goes on. The longest texts that fit are written."""
-    hint = f"field 'word' has a text of {len(text)} characters, which is too long for the name of a folder"
+    hint = f"field 'word' has a text of {len(text)} characters, which is too long for a folder name"
     given = [("b", 0)] * 20 + [(text, 1)]
     with pytest.raises(BatchFailedError, match=hint):
         run(written(tmp_path, given, partitionBy="word", name="o"), tmp_path)

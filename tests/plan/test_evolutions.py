@@ -125,7 +125,7 @@ def test_a_former_type_that_is_no_type_is_refused() -> None:
         former(Sum(), Evolution("n lnog"))
     with pytest.raises(TypeError, match=r"was='': expected the former type"):
         Evolution("")
-    with pytest.raises(ValueError, match="give one of them"):
+    with pytest.raises(ValueError, match="pass only one of them"):
         Evolution("n long", lambda old: old, add={"m": 1})
 
 

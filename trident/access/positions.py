@@ -48,7 +48,7 @@ def listPositions(
     >>> from trident.spouts import FixedBatchSpout
     >>> topology = TridentTopology()
     >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["dog"]]))
-    >>> _ = words.foreach(lambda word: None)
+    >>> _ = words.foreachArrow(lambda table, txid, attempt: None, name="out")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with topology.start(engine="embedded", name="wc", checkpointLocation=folder) as running:
     ...         running.processAllAvailable()

@@ -20,7 +20,7 @@ class Table(dict[str, Any]):
     >>> prices = Table(dog=4.5)
     >>> prices["dog"] = 5
     Traceback (most recent call last):
-    TypeError: the user configuration cannot be changed; dict(table) is a copy of your own
+    TypeError: the user configuration cannot be changed; dict(table) is a copy that you can change
     """
 
     __slots__ = ()

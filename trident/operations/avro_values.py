@@ -54,7 +54,7 @@ class FromAvro:
     (7,)
     >>> registered(bytes.fromhex("0000000108") + bytes([14]))
     Traceback (most recent call last):
-    ValueError: its schema has the number 264, but registry= has 263: add it there
+    ValueError: its schema has the number 264, but registry= has only 263: add this schema there
 
     Notes
     -----

@@ -147,7 +147,7 @@ def test_a_stream_does_not_go_on_in_the_other_mode(before: bool, tmp_path: Path)
     table = kept(tmp_path / "table", 1)
     position = last_position(DeltaSpout(table.path, changes=before))
     table.add(2)
-    with pytest.raises(SpoutContractError, match=rf"changes={before} so far.*changes={not before}.*anew=True"):
+    with pytest.raises(SpoutContractError, match=rf"read with changes={before}, but .*changes={not before}.*anew=True"):
         read_all(DeltaSpout(table.path, changes=not before), position)
 
 

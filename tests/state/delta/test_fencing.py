@@ -238,7 +238,7 @@ def test_a_table_of_somebody_else_is_refused(folder: Path) -> None:
     from deltalake import write_deltalake
 
     write_deltalake(str(table_of(folder)), pa.table({"word": ["a"]}))
-    with pytest.raises(StateOwnedError, match="no state wrote"):
+    with pytest.raises(StateOwnedError, match="has a Delta table that is not a state"):
         setting_in(folder).open().report()
 
 

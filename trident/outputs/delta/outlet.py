@@ -40,7 +40,7 @@ _OF_FILES = re.compile(
 )
 """Errors of a disk or an object store, which deltalake raises as errors of a table or of Parquet, too."""
 _REFUSED = re.compile(
-    r"Errors of a disk or an object store. deltalake raises them as errors of a table or of Parquet, too."
+    r"append-only|40[13] (Forbidden|Unauthorized)|(lacked the necessary privileges|NoSuchBucket|not yet implemented)"
 )
 """Permanent errors: missing rights at a store, a missing bucket, a store without conditional writes."""
 _START = "the start"
