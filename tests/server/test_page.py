@@ -241,6 +241,28 @@ def test_a_topology_stops_while_one_looks(look: Look) -> None:
     at.see("lost its server", "#notice")
 
 
+def test_an_address_that_changes_before_the_plan_has_come_is_drawn(look: Look) -> None:
+    at, held, holds = look(), list[Any](), True
+    at.go("batches")
+
+    def answer(route: Any) -> None:
+        if holds:
+            held.append(route)
+        else:
+            route.continue_()
+
+    at.page.route("**/topology", answer)
+    at.page.reload()
+    while len(held) < 2:  # the second one by the same view at another address
+        at.page.evaluate("location.hash = '#/batches?only=failed'")
+        at.page.wait_for_timeout(50)
+    holds = False
+    for route in reversed(held):
+        route.continue_()
+    at.page.get_by_role("link", name="failed", exact=True).wait_for()
+    assert at.page.locator("main [role=alert]").count() == 0
+
+
 def test_keys_lead_through_the_page(look: Look) -> None:
     at = look()
     at.see("batch group orders")

@@ -45,7 +45,9 @@ async function go() {
     document.getElementById("name").textContent = plan.name;
     // A view that draws itself in place keeps its root. Others get one of their own each time, so that an answer that
     // comes late is drawn where nobody looks any more.
-    const root = sameView && VIEWS[at.view].changed ? main.firstElementChild : h("div", { class: "view" });
+    // Such a root may not be there yet, while an earlier call waits for the plan.
+    const drawn = sameView && VIEWS[at.view].changed ? main.querySelector(":scope > .view") : null;
+    const root = drawn ?? h("div", { class: "view" });
     if (root.parentNode !== main) main.replaceChildren(root);
     await VIEWS[at.view].draw(root, at, plan);
   } catch (error) {
