@@ -17,7 +17,7 @@ LEAST_FREE = 1 << 30
 
 
 def tried(folder: Path) -> Iterable[Finding]:
-    """Yield the first ability that the file system of a folder lacks: to write, lock, sync, link or rename a file."""
+    """Yield the first operation that fails in a folder's file system: write, lock, sync, link or rename a file."""
     doing = "written"
     try:
         with tempfile.TemporaryDirectory(prefix=".trident-doctor-", dir=folder) as made:
@@ -35,10 +35,7 @@ def tried(folder: Path) -> Iterable[Finding]:
             os.replace(file, file.with_name("link"))
     except OSError as error:
         todo = "Give a folder on a disk of this machine that its user may write; another way is log=RedisLog(...) and "
-        todo += (
-            "Yield the first operation that fails in a folder's file system: to write, lock, sync, link or rename a "
-            "file."
-        )
+        todo += "filesLocation=, which need no disk"
         found = f"a file there cannot be {doing}: {error.strerror or error}"
         yield Finding(str(folder), found, "the log needs this: a start fails, or the log may be damaged", todo)
 

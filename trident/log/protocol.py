@@ -231,11 +231,11 @@ class LogReading(Protocol):
         ...
 
     def readings(self) -> dict[str, bytes]:
-        """Return the records of the last program by name: rows of which states and outputs are made, and places."""
+        """Return the records of the last program by name: inputs of states and outputs, and locations."""
         ...
 
     def manifest(self, state: str) -> bytes | None:
-        """Return the records of the last program by name: inputs of states and outputs, and locations."""
+        """Return the last manifest that a memory state published; None if there is no manifest."""
         ...
 
     def kept_since(self, group: str) -> int:
