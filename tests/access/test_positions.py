@@ -1,4 +1,4 @@
-"""How far the streams of a topology have read, from its log, while it runs and after its end."""
+"""The positions of a topology's streams, read from its log while it runs and after it has ended."""
 
 import json
 from contextlib import suppress

@@ -3726,10 +3726,10 @@ GUARDS = [
     Guard(
         "restore, sources that cannot go back",
         "restored states lack the messages of a queue, and nothing says so",
-        "trident/access/restoring.py",
+        "trident/access/restored_streams.py",
         "        if not saved.forkable:\n",
         "        if False:\n",
-        "tests/access/test_restoring.py -k does_not_give",
+        "tests/access/test_restored_streams.py -k does_not_give",
     ),
     Guard(
         "reads, before a content",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.access.small_topologies import fixed
+from tests.support.kills import Killed, killed
 from tests.support.server import RedisServer
 from trident import Count, Sum, TridentTopology, openState
 from trident.base import crash_points
@@ -23,10 +24,6 @@ from trident.testing.local import start_local
 from trident_state.backing.store import BackingStore
 from trident_state.delta.store import DeltaStore
 from trident_state.redis.store import RedisStore
-
-
-class Killed(BaseException):
-    """Ends a start as a kill does: the log is not given back."""
 
 
 def counting(batches: list[list[str]], factory: Any = None) -> TridentTopology:
@@ -45,16 +42,7 @@ def run(topology: TridentTopology, where: Path) -> None:
 
 
 def kill_at(point: str, topology: TridentTopology, where: Path) -> None:
-    def listen(reached: str) -> None:
-        if reached == point:
-            raise Killed
-
-    crash_points.listen(listen)
-    try:
-        with pytest.raises(Killed):
-            start_local(topology, name="wc", checkpointLocation=where)
-    finally:
-        crash_points.listen(None)
+    killed(point, lambda: start_local(topology, name="wc", checkpointLocation=where))
 
 
 @pytest.mark.filterwarnings("ignore:state .counts. is new", "ignore:state .counts.. appendonly is off")

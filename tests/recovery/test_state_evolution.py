@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.state.backing.maps import LeastMap, SqliteMap
+from tests.support.kills import killed
 from tests.support.server import RedisServer
 from trident import Count, Evolution, MapGet, Max, Sum, TridentTopology, dropState, openState
 from trident.base import crash_points
@@ -23,7 +24,7 @@ from trident.errors import (
 )
 from trident.spouts import FixedBatchSpout, PollingSpout
 from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState
-from trident.testing import DriverCrashedError, ManualClock
+from trident.testing import ManualClock
 from trident.testing.local import start_local
 from trident_state.redis.store import RedisStore
 
@@ -373,21 +374,6 @@ def test_timers_that_the_former_program_set_fire_in_the_present_one(
     assert fired == [("a", 1), ("b", 2**40)]
 
 
-def killed(topology: TridentTopology, where: Path, at: str) -> None:
-    """Run a topology whose driver dies at a crash point."""
-
-    def listen(reached: str) -> None:
-        if reached == at:
-            raise DriverCrashedError(at)
-
-    crash_points.listen(listen)
-    try:
-        with pytest.raises(DriverCrashedError), start_local(topology, name="t", checkpointLocation=where) as running:
-            running.processAllAvailable(timeout=30)
-    finally:
-        crash_points.listen(None)
-
-
 @pytest.mark.parametrize("home", ["memory", "redis", "own"])
 def test_a_first_content_in_the_place_of_a_batch_that_waits_has_the_former_shape(
     home: str, tmp_path: Path, shared_redis: RedisServer
@@ -395,9 +381,9 @@ def test_a_first_content_in_the_place_of_a_batch_that_waits_has_the_former_shape
     """The state is dropped, and begins again with the content, before a batch that was frozen is committed."""
     state, batches = stores(tmp_path, shared_redis)[home](), [[("a", 24)]]
     content = pa.table({"shop": ["a", "z"], "n": [100, 7]})
-    killed(sales(batches, state, content=content), tmp_path, "commit.before")
+    killed("commit.before", lambda: run(sales(batches, state, content=content), tmp_path))
     dropState("t", "sales", checkpointLocation=tmp_path, factory=state)
-    killed(sales(batches, state, content=content), tmp_path, "start.done")
+    killed("start.done", lambda: run(sales(batches, state, content=content), tmp_path))
     double = Evolution("long", lambda n: 2 * n, by="Count")
     changed = priced([*batches, [("b", 5)]], state, Sum(), double, content)
     with pytest.raises(StateShapeError, match=r"lacks batches up to 1.*Start the previous program once and stop it"):
@@ -410,9 +396,9 @@ def test_a_batch_that_was_frozen_before_a_drop_stays_out_of_the_state_that_evolv
     """The state that began after the drop changes its shape while that batch still waits to be committed."""
     state, batches = MemoryMapState.opaque(), [[("a", 24)]]
     from_sum, from_count = Evolution("long", abs, by="Sum"), Evolution("long", abs, by="Count")
-    killed(priced(batches, state, Sum()), tmp_path, "commit.before")
+    killed("commit.before", lambda: run(priced(batches, state, Sum()), tmp_path))
     dropState("t", "sales", checkpointLocation=tmp_path)
-    killed(sales(batches, state, evolve=from_sum), tmp_path, "commit.before")
+    killed("commit.before", lambda: run(sales(batches, state, evolve=from_sum), tmp_path))
     now = run(priced([*batches, [("b", 5)]], state, Sum(), from_count), tmp_path)
     assert now == {"b": 5}
     assert run(priced([*batches, [("b", 5)], [("a", 1)]], state, Sum(), from_count), tmp_path) == {"a": 1, "b": 5}

@@ -3,8 +3,7 @@ exactly where they stood, or the start is refused with a way out that costs no o
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.kills import killed
 from trident import Count, TridentTopology, dropState
-from trident.base import crash_points
 from trident.base.errors import CodeChangedError, FencedError, OutputError, TopologyError
 from trident.log.sqlite_log import SqliteLog
 from trident.run import registry
@@ -25,23 +24,6 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_left_running"),
     pytest.mark.filterwarnings("ignore:state .* is new:RuntimeWarning"),
 ]
-
-
-class Killed(BaseException):
-    """Ends a start as a kill does."""
-
-
-@contextmanager
-def crash_points_killing(point: str) -> Iterator[None]:
-    def listen(reached: str) -> None:
-        if reached == point:
-            raise Killed
-
-    crash_points.listen(listen)
-    try:
-        yield
-    finally:
-        crash_points.listen(None)
 
 
 Rows = dict[str, list[tuple[int, str]]]
@@ -362,8 +344,7 @@ def test_streams_that_are_parted_by_a_start_that_dies_continue_the_group_whose_b
     out: Rows = {}
     with pytest.raises(OutputError):
         triple(out, 1, parted=False, fails=True).run(tmp_path)
-    with crash_points_killing("start.enrolled"), pytest.raises(Killed):
-        triple(out, 2, parted=True).run(tmp_path)
+    killed("start.enrolled", lambda: triple(out, 2, parted=True).run(tmp_path))
     triple(out, 2, parted=False).run(tmp_path)
     assert sorted(words(out)["left"]) == ["m0", "m1", "v0", "v1"]
     assert sorted(words(out)["both"]) == ["m0", "m1", "n0", "n1"]

@@ -734,7 +734,7 @@ OVER_TIME = [
     Fault(
         "restore",
         "its streams stay where they are",
-        "trident/access/restoring.py",
+        "trident/access/restored_streams.py",
         "        return saved.record\n",
         "        return known[name]\n",
         flow=SAVEPOINTS,

@@ -20,7 +20,8 @@ from tests.simulator.saved_files import SavedFiles
 from tests.simulator.scheduler import Crashed, Pool, Process, Wrong
 from tests.simulator.spouts import ends_of
 from trident.access.forking import _Fork
-from trident.access.restoring import _Restore, _Streams
+from trident.access.restored_streams import RestoredStreams
+from trident.access.restoring import _Restore
 from trident.base import errors
 from trident.base.crash_points import FORK_POINTS, RESTORE_POINTS, SAVEPOINT_POINTS
 from trident.recovery.fork_origin import Origin
@@ -54,7 +55,7 @@ class Saves:
         """The data of the first topology on the server."""
         self.forked = False
         self.restores = Random(f"restore {seed}").random() < RESTORED
-        """Whether the topology itself goes back to the savepoint, in place of a fork."""
+        """Whether the topology itself is restored to the savepoint. Otherwise a fork of it is made."""
         self._is_made = False
         self._again()
 
@@ -158,9 +159,9 @@ class Saves:
 
     @property
     def waits(self) -> bool:
-        """Whether the fork is not even begun, so that a start would find nothing and make a new topology.
+        """Whether a start must wait: the fork does not exist yet, or the topology is not restored yet.
 
-        Or the topology is not restored yet, so that a start would go on with the former life.
+        A start before the fork would make a new topology; one before the restore would continue the former life.
         """
         return self.forked and (not self._is_made if self.restores else self._world.disk.origin is None)
 
@@ -213,7 +214,7 @@ class Saves:
         try:
             if self.restores:
                 new = {name for name, stream in saved.streams.items() if stream.record.position is None}
-                streams = _Streams(saved, new & world.disk.members.streams.keys(), ())
+                streams = RestoredStreams(saved, new & world.disk.members.streams.keys(), ())
                 _Restore(saved, place, streams, settings, log).make(force=True)
                 world.history.restored_at(world.disk.groups[world.group].committed)
                 world.result.faults["restored"] += 1

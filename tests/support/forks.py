@@ -15,6 +15,13 @@ from trident.testing.local import start_local
 
 BATCHES: list[Any] = [["dog", "cat"], ["dog"]]
 LATER: list[Any] = [*BATCHES, ["dog", "cow"]]
+"""The batches of a run that continues after the savepoint."""
+OTHER: list[Any] = [*BATCHES, ["owl"], ["owl"]]
+"""The batches of a run that returned to the savepoint, so that its results differ from those of `LATER`."""
+SAVED = {"dog": 2, "cat": 1}
+"""The counts of `BATCHES`, and of the savepoint."""
+WHOLE = {"dog": 3, "cat": 1, "cow": 1}
+"""The counts of `LATER`."""
 
 
 class Queue(RichSpout):

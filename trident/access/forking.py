@@ -6,8 +6,6 @@ program keeps them, and heals them from the log, like stores that lost their dat
 """
 
 import contextlib
-import os
-import socket
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -232,8 +230,7 @@ class _Fork:
         origin = self._origin
         check_own_folder(settings, log.uuid)
         kept_at = check_own_objects(settings, log)
-        holder = Holder(0, socket.gethostname(), os.getpid(), settings.clock.time(), settings.leaseSecs)
-        lease = log.take(holder, before)
+        lease = log.take(Holder.here(settings.clock.time(), settings.leaseSecs), before)
         reach("fork.taken")
         try:
             take_objects(settings, log, lease)

@@ -6,20 +6,18 @@ start heals the stores from the log, like stores that lost their data (docs/deci
 """
 
 import contextlib
-import os
-import socket
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from trident.access.forking import savepoints_place
 from trident.access.locations import read_location
+from trident.access.restored_streams import RestoredStreams
 from trident.base.attempt import Holder, Lease
 from trident.base.clock import SystemClock
 from trident.base.crash_points import reach
-from trident.base.errors import SavepointError, TopologyActiveError, TopologyError
-from trident.base.names import did_you_mean
+from trident.base.errors import SavepointError, TopologyActiveError
 from trident.base.step import user_level
 from trident.configuration.places import folder
 from trident.configuration.settings import Settings
@@ -124,7 +122,7 @@ def restoreTopology(
     )
     settings = Settings.of(values, {}, SystemClock())
     with contextlib.closing(location.open_log_to_write(topology)) as opened:
-        streams = _Streams(saved, frozenset(anew), frozenset(keepPositions))
+        streams = RestoredStreams(saved, frozenset(anew), frozenset(keepPositions))
         _Restore(saved, place, streams, replace(settings, uuid=opened.uuid), opened).make(force)
         outputs = outputs_of_changes(opened)
     for output, states in sorted(outputs.items()):
@@ -138,101 +136,11 @@ def restoreTopology(
         )
 
 
-@dataclass(frozen=True)
-class _Streams:
-    """Chooses the position at which each stream continues."""
-
-    saved: Savepoint
-    anew: Collection[str]
-    kept: Collection[str]
-
-    def records(self, known: Mapping[str, StreamRecord]) -> dict[str, StreamRecord]:
-        """Return the records of all streams; `known` are those of the log. Raises SavepointError or TopologyError."""
-        self._check_names(known)
-        records = dict[str, StreamRecord]()
-        for name in {**self.saved.streams, **known}:
-            if name in self.anew:
-                continue
-            record = self._kept(name, known) if name in self.kept else self._restored(name, known)
-            if record is not None:
-                records[name] = record
-        return records
-
-    def _kept(self, name: str, known: Mapping[str, StreamRecord]) -> StreamRecord:
-        now, saved = known[name], self.saved.streams.get(name)
-        return (
-            now if saved is None else replace(saved.record, position=now.position, source=now.source, began=now.began)
-        )
-
-    def _restored(self, name: str, known: Mapping[str, StreamRecord]) -> StreamRecord | None:
-        """Return the savepoint's record of a stream, or the log's if no batch of it is frozen; None to forget it."""
-        saved = self.saved.streams.get(name)
-        if saved is None:
-            now = known[name]
-            if any(former in self.saved.streams for former in now.former):  # the savepoint has its former name
-                return None
-            if now.position is None:
-                return now
-            raise SavepointError(
-                f"stream {name!r} is not in savepoint {self.saved.name!r}, and the states of the savepoint lack its "
-                f"tuples. To read it again from the beginning of its source, write anew=[{name!r}]; to continue at its "
-                f"present position, without the tuples until now, keepPositions=[{name!r}]. Nothing was changed"
-            )
-        self._check_name(name, known)
-        moved = name in known and known[name].position != saved.record.position
-        if saved.record.position is None and moved:
-            raise SavepointError(
-                f"stream {name!r} had no position yet when savepoint {self.saved.name!r} was taken, so it would begin "
-                f"as a new stream does, perhaps at the end of its source. If that is right, write anew=[{name!r}]; to "
-                f"continue at its present position, without the tuples until now, keepPositions=[{name!r}]. Nothing "
-                f"was changed"
-            )
-        if not saved.record.active and moved:
-            raise SavepointError(
-                f"the program lacked stream {name!r} when savepoint {self.saved.name!r} was taken, so nothing says "
-                f"whether its source gives the tuples since then again. To continue at its present position, "
-                f"without these tuples, write keepPositions=[{name!r}]; to read everything again from another source, "
-                f"anew=[{name!r}]. Nothing was changed"
-            )
-        if not saved.forkable:
-            raise SavepointError(
-                f"stream {name!r} reads from {saved.source}, which does not give its tuples again: its messages are "
-                f"acknowledged, or its server keeps the position. To restore the states without the tuples since the "
-                f"savepoint, write keepPositions=[{name!r}]; if you gave the stream another source, to be read from "
-                f"its beginning, anew=[{name!r}]. (A spout of your own that only reads says so with forkable = True, "
-                f"before the savepoint is taken.) Nothing was changed"
-            )
-        return saved.record
-
-    def _check_name(self, name: str, known: Mapping[str, StreamRecord]) -> None:
-        """Raise SavepointError if a stream of the savepoint has another name now, and its former name is another's."""
-        renamed = next((now for now, record in known.items() if name in record.former and now != name), None)
-        if renamed is not None and name in known:
-            raise SavepointError(
-                f"stream {name!r} of savepoint {self.saved.name!r} is called {renamed!r} now, and another stream has "
-                f"the name {name!r}, so a position of the one would become that of the other. Start the last program "
-                f"once with a third name for the latter, newStream(..., formerly={name!r}), and restore then. Nothing "
-                f"was changed"
-            )
-
-    def _check_names(self, known: Mapping[str, StreamRecord]) -> None:
-        for option, names in (("anew", self.anew), ("keepPositions", self.kept)):
-            for name in sorted({*names} - known.keys()):
-                raise TopologyError(
-                    f"{option}={name!r}: the topology has no stream of this name{did_you_mean(name, known)}. Nothing "
-                    f"was changed"
-                )
-        for name in sorted({*self.anew} & {*self.kept}):
-            raise TopologyError(
-                f"anew and keepPositions both name stream {name!r}: name it in one. Nothing was changed"
-            )
-
-
 class _Restore:
     """Writes the restoration to the log, after all checks."""
 
     def __init__(
-        self, saved: Savepoint, place: FileStore, streams: _Streams, settings: Settings, log: TransactionLog
+        self, saved: Savepoint, place: FileStore, streams: RestoredStreams, settings: Settings, log: TransactionLog
     ) -> None:
         self._saved, self._place, self._streams = saved, place, streams
         self._settings, self._log = settings, log
@@ -243,8 +151,7 @@ class _Restore:
         self._check(before, force)
         check_own_folder(settings, log.uuid)
         check_own_objects(settings, log)
-        holder = Holder(0, socket.gethostname(), os.getpid(), settings.clock.time(), settings.leaseSecs)
-        lease = log.take(holder, before)
+        lease = log.take(Holder.here(settings.clock.time(), settings.leaseSecs), before)
         try:
             take_objects(settings, log, lease)
             reach("restore.taken")

@@ -1,6 +1,8 @@
 """The identities of an attempt (txid, attempt number, epoch), of a driver's tenure (a lease), and of its holder."""
 
 import datetime
+import os
+import socket
 
 import msgspec
 
@@ -45,6 +47,11 @@ class Holder(msgspec.Struct, frozen=True):
     pid: int
     since: float
     leaseSecs: float
+
+    @classmethod
+    def here(cls, since: float, lease_secs: float) -> "Holder":
+        """Return the description of this process; the log that it takes gives it the epoch."""
+        return cls(0, socket.gethostname(), os.getpid(), since, lease_secs)
 
     def __str__(self) -> str:
         began = datetime.datetime.fromtimestamp(self.since, datetime.UTC)

@@ -10,8 +10,6 @@ refuse:
 - this module: states of another topology or log, states that are lost, ahead of the log, or declared otherwise.
 """
 
-import os
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -113,7 +111,7 @@ def begin(
     before, lease = log.lease(), None
     if after is not None and after != (before or NO_LEASE):
         raise OvertakenError(f"another driver took the log {settings.log_at} before this one; nothing was written")
-    holder = Holder(0, socket.gethostname(), os.getpid(), settings.clock.time(), settings.leaseSecs)
+    holder = Holder.here(settings.clock.time(), settings.leaseSecs)
     with overtaken(after), explaining(log, before):
         check_fork(program, log, settings)
         joined = join_log(program, log, settings)

@@ -87,7 +87,7 @@ def _unreadable(source: Source, column: ColumnType, type_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """How to query and read rows: a SQL expression for each field, and whether rows have a version (xmin)."""
+    """The SQL expression that selects each field, and whether each row also has PostgreSQL's row version (xmin)."""
 
     source: Source
     schema: StructType

@@ -14,7 +14,7 @@ from trident_state.delta.tags import path_of_tags
 
 
 class Keep(NamedTuple):
-    """How many txids a state keeps: all of the last hours, and at least the last few."""
+    """The txids that a state keeps: those of the last `hours`, and at least the last `txids` of them."""
 
     hours: float
     txids: int

@@ -33,7 +33,7 @@ class Folded(NamedTuple):
 
 
 class _Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How deltas combine, in a form that a reader without the program can use."""
+    """The rule by which deltas are added to a value, as the table stores it for readers without the program."""
 
     native: str | None = None
     parts: tuple["_Recipe", ...] | None = None
