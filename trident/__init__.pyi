@@ -15,8 +15,8 @@ from trident.access.spark_source import TridentDataSource as TridentDataSource
 from trident.base.errors import FailedException as FailedException
 from trident.base.errors import TridentError as TridentError
 from trident.base.json_logs import JsonFormatter as JsonFormatter
-from trident.base.notes import addToCounter as addToCounter
-from trident.base.notes import warn as warn
+from trident.base.user_code_notes import addToCounter as addToCounter
+from trident.base.user_code_notes import warn as warn
 from trident.base.version import __version__ as __version__
 from trident.client.async_drpc_client import AsyncDRPCClient as AsyncDRPCClient
 from trident.client.drpc_client import DRPCClient as DRPCClient

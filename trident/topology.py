@@ -11,7 +11,7 @@ from trident.operations.dead_letters import KeepLetters
 from trident.picture.explain import Known, explain_nodes
 from trident.plan.hints import Hints, hints_in, named_hints
 from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, walk
-from trident.plan.register import Register
+from trident.plan.step_register import Register
 from trident.plan.topology_protocol import EngineName
 from trident.stream import Stream, TridentState, names_elsewhere
 from trident.stream.base import unknown_verb
@@ -347,7 +347,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             stage_lines,
             writers_of_states,
         )
-        from trident.compiler.tracking.unseen import unseen_text
+        from trident.compiler.tracking.uncounted_steps import unseen_text
 
         check_engine_name(engine)
         program = cut(self)

@@ -7,11 +7,11 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.described import keep
+from trident.base.descriptions import keep
 from trident.base.errors import SpoutContractError
 from trident.base.option_names import known_options
-from trident.base.rows_of_users import checked_rows
 from trident.base.types import ddl
+from trident.base.user_rows import checked_rows
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.digests import digest_of
 from trident_spouts.emission import ArrowEmission

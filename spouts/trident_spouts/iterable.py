@@ -12,13 +12,13 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
 from trident.base.checks import check_whole_number
-from trident.base.described import keep
+from trident.base.copied_values import own_value
+from trident.base.descriptions import keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TridentError, UserFunctionError
-from trident.base.own_values import own_value
-from trident.base.rows_of_users import checked_rows
 from trident.base.short_texts import brief, raised
 from trident.base.types import ddl
+from trident.base.user_rows import checked_rows
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.configurable import configurable

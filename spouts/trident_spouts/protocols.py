@@ -12,11 +12,11 @@ from typing import TypeAlias
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident_spouts.awaited_rows import MayWait
 from trident_spouts.executor import Emission, Metadata, SpoutKind
 from trident_spouts.messages.rich_spout import RichSpout
 from trident_spouts.rows import RowsLike
 from trident_spouts.transaction_spout import TransactionSpout
-from trident_spouts.waiting import MayWait
 
 Emitted: TypeAlias = RowsLike | Emission | None
 """The result of an emit method: rows in any form, an Emission that refers to rows elsewhere, or None for no rows."""

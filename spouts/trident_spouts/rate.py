@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_whole_number
-from trident.base.described import described, keep
+from trident.base.descriptions import described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
@@ -21,7 +21,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.configurable import configurable
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.rereading import End
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_spouts.source_times import SourceSpan
 from trident_spouts.user_calls import foreign_metadata_error
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
+from trident.base.copied_values import own_value
 from trident.base.errors import MissingSessionError, SpoutContractError
-from trident.base.own_values import own_value
 from trident.base.short_texts import typed_brief
 from trident.base.types import ddl, type_ddl
 from trident_spouts.executor import Emission, Metadata

@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import site_of
 from trident.base.checks import check_choice
-from trident.base.described import keep
+from trident.base.copied_values import own_value
+from trident.base.descriptions import keep
 from trident.base.errors import SpoutContractError, TopologyError
-from trident.base.own_values import own_value
 from trident.base.short_texts import brief, shorten
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_choice
-from trident.base.described import keep
+from trident.base.descriptions import keep
 from trident.base.errors import (
     DataLossError,
     MissingSessionError,

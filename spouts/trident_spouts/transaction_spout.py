@@ -5,8 +5,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from trident_spouts.awaited_rows import MayWait
 from trident_spouts.messages.collector import Collector
-from trident_spouts.waiting import MayWait
 
 
 class TransactionSpout(MayWait, ABC):

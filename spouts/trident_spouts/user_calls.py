@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
+from trident.base.copied_values import own_value
 from trident.base.errors import SpoutContractError, TridentError, UserFunctionError
 from trident.base.json_form import json_form
-from trident.base.own_values import own_value
-from trident.base.rows_of_users import all_rows
 from trident.base.short_texts import raised, shorten, typed_brief
+from trident.base.user_rows import all_rows
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.rows import RowsLike, table_of

@@ -18,7 +18,7 @@ from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation
 from trident_state.keys import encode_keys
 from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
-from trident_state.parts import Part
+from trident_state.state_parts import Part
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.tags import StateTag
 

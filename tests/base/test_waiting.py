@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from trident.base.waiting import Flag, Waits
-from trident.batches.rests import Rests
+from trident.base.interruptible_waits import Flag, Waits
+from trident.batches.idle_moments import Rests
 
 
 class Interrupt(BaseException):

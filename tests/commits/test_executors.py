@@ -30,7 +30,7 @@ from trident.plan.nodes import StateQuery, StateWriter
 from trident.reads.static_states import SharedForeignState, open_statics
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_state.messages import Applied
 from trident_state.state_shape import StateIdentity, StateKind
 from trident_state.store import Shared

@@ -37,8 +37,8 @@ from trident.base.errors import (
 from trident.commits.carriers import Carriers
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.spark import engine, keyed_jobs
+from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.keyed_jobs import UpdateKeys
-from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.files.disk import DiskFiles

@@ -21,9 +21,9 @@ from trident.base.errors import (
     StateShapeError,
     TopologyError,
 )
-from trident.compiler.spark import engine, reach, stage_job
+from trident.compiler.spark import engine, executor_reach, stage_job
+from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.frozen_writes import FreezeWriter
-from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.files.disk import DiskFiles
@@ -300,7 +300,7 @@ def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_state_that_executors_alone_are_to_write_is_not_written_by_the_driver_if_they_do_not_reach_the_files(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "reachable", lambda session, files: False)
+    monkeypatch.setattr(executor_reach, "reachable", lambda session, files: False)
     made = topology(RedisMapState.opaque(shared_redis.url, writers="executors"))
     with pytest.raises(BatchFailedError, match=f"counts: only executors .* reach the frozen files at {tmp_path}/"):
         contents(made, spark, tmp_path, maxAttempts=1)

@@ -22,7 +22,7 @@ from trident import (
     TridentTopology,
     TumblingEventTimeWindow,
 )
-from trident.compiler.carriers import CarrierPlan
+from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.stages import cut
 from trident.operations.windows import TumblingCountWindow
 from trident.spouts import FixedBatchSpout

@@ -48,7 +48,7 @@ from trident.plan.nodes import PersistentAggregate
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident_state.binary import replace_rows
-from trident_state.rules import combined
+from trident_state.value_rules import combined
 
 NAN = math.nan
 KEYS = 4

@@ -12,7 +12,7 @@ from trident import Count, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.reach import reachable
+from trident.compiler.spark.executor_reach import reachable
 from trident.compiler.stages import cut
 from trident.files.disk import DiskFiles
 from trident.frozen.files import FrozenFolders, read_frozen, write_frozen

@@ -16,7 +16,7 @@ from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.update_types import WindowBatch
 from trident.compiler.states.updates import Updated, updater_update
 from trident.operations.dead_letters import LETTER, KeepLetters
-from trident.plan.letters import keeper_of
+from trident.plan.dead_letters import keeper_of
 from trident.plan.nodes import PartitionPersist
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState

@@ -27,7 +27,7 @@ from trident.compiler.windows.time import NEVER
 from trident.files.disk import DiskFiles
 from trident.frozen.files import FrozenFolders, read_whole
 from trident.state import MemoryMapState
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_state.keys import decode_keys
 
 GAP, SLACK = 10, 4

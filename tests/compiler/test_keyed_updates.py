@@ -28,7 +28,7 @@ from trident.frozen.files import FrozenFolders, read_whole, secure
 from trident.plan.nodes import StateUpdate
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 
 
 class Joined:

@@ -26,7 +26,7 @@ from trident.plan.nodes import (
     watermarks_of,
 )
 from trident.plan.state_schema import present_of
-from trident_state.rules import combined
+from trident_state.value_rules import combined
 
 
 class Windows:

@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from tests.faults.steps import Steps
-from trident.base.files import Summed
+from trident.base.durable_files import Summed
 
 _PAGE = 24 + 4096
 """A frame of the WAL: its header and a page."""

@@ -217,7 +217,7 @@ GUARDS = [
     Guard(
         "fence (memory)",
         "a driver that was taken over still writes the state",
-        "state/trident_state/checks.py",
+        "state/trident_state/write_checks.py",
         "if held is not None and held != lease and held.epoch >= lease.epoch:",
         "if False:",
         "tests/state/memory -k older",
@@ -233,7 +233,7 @@ GUARDS = [
     Guard(
         "marker (memory)",
         "a batch is applied to a store that lost the ones before it",
-        "state/trident_state/checks.py",
+        "state/trident_state/write_checks.py",
         "    if marker < txid - 1:",
         "    if False:",
         "tests/state/memory -k gap",
@@ -673,7 +673,7 @@ GUARDS = [
     Guard(
         "dead letters, their branch",
         "a dead letter is replayed on all branches, and counts twice on those on which it had not failed",
-        "trident/plan/replays.py",
+        "trident/plan/dead_letter_replays.py",
         "    entered: nodes.Node = replace(node, source=both)",
         "    entered: nodes.Node = node",
         "tests/run/test_dead_letter_branches.py -k 'does_not_get_it_again or random_trees'",
@@ -857,7 +857,7 @@ GUARDS = [
     Guard(
         "reader, the value or the one before",
         "a read as of a committed txid gives a value of the batch that is being written",
-        "state/trident_state/rules.py",
+        "state/trident_state/value_rules.py",
         "    late = txids > asOf\n",
         "    late = txids > asOf + 1\n",
         "tests/state/redis/test_contract.py -k 'sees_the_value_or'",
@@ -905,7 +905,7 @@ GUARDS = [
     Guard(
         "spout, seen",
         "another file under the name of a file that was read is treated as that file with more lines",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "        if not self._same_content(file, entry):",
         "        if False:",
         "tests/spouts/files/test_identity.py -k half_read",
@@ -913,7 +913,7 @@ GUARDS = [
     Guard(
         "spout, the birth of a file",
         "a new file with the inode and the first lines of a deleted one is not read from its beginning",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "            return born == entry.born and self._same_content(file, entry)",
         "            return self._same_content(file, entry)",
         "tests/spouts/files/test_identity.py -k told_by_its_birth",
@@ -929,23 +929,23 @@ GUARDS = [
     Guard(
         "spout, files read long ago",
         "a file that comes with an older time is never read, one that was read long ago and changes counts as read",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "        if seen.cutoff is None or not whole:",
         "        if True:",
-        "tests/spouts/files/test_forgotten.py -k 'sorts_among or another_content'",
+        "tests/spouts/files/test_forgotten_files.py -k 'sorts_among or another_content'",
     ),
     Guard(
         "spout, files of which nothing is known",
         "a file that may have been read is read, or counts as read, without a warning",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "        if doubtful:",
         "        if False:",
-        "tests/spouts/files/test_forgotten.py -k nothing_is_known",
+        "tests/spouts/files/test_forgotten_files.py -k nothing_is_known",
     ),
     Guard(
         "spout, all of a file",
         "a file that was read and is rewritten with the same two ends is treated as unchanged",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "        return found == entry.digest",
         "        return True",
         "tests/spouts/files/test_identity.py -k in_its_middle",
@@ -1189,12 +1189,12 @@ GUARDS = [
         "trident/compiler/columns/calls.py",
         "        self.emitted.append(own_values(values))",
         "        self.emitted.append(tuple(values))",
-        "tests/compiler/test_own_values.py -k 'Function or window'",
+        "tests/compiler/test_copied_values.py -k 'Function or window'",
     ),
     Guard(
         "spouts, a buffer that is filled again",
         "all tuples of a batch have the last content of the buffer that the spout filled for each of them",
-        "trident/base/own_values.py",
+        "trident/base/copied_values.py",
         "    if isinstance(value, bytearray | memoryview):\n        return bytes(value)\n",
         "",
         "tests/spouts/test_reused_objects.py -k what_a_tuple_holds",
@@ -1587,7 +1587,7 @@ GUARDS = [
     Guard(
         "spout, a renamed file",
         "a log that was rotated is read a second time, or its rest is never read",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "                    moves[name] = file.name",
         "                    pass",
         "tests/spouts/files/test_identity.py -k rotated",
@@ -1595,7 +1595,7 @@ GUARDS = [
     Guard(
         "spout, the inode of a deleted file",
         "a new file is treated as a deleted one that had its inode and its content",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "not rewritten and ",
         "",
         "tests/spouts/files/test_identity.py -k inode_of_a_deleted",
@@ -1604,7 +1604,7 @@ GUARDS = [
     Guard(
         "spout, another folder",
         "files of another folder count as read because of the times of files that were read in the first",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "        if self._any_present(seen, listing):",
         "        if True:",
         "tests/spouts/files/test_identity.py -k way_out",
@@ -1764,7 +1764,7 @@ GUARDS = [
     Guard(
         "a durable log",
         "a server that skips fsyncs while it rewrites is trusted with a log",
-        "trident/log/redis_server.py",
+        "trident/log/log_server.py",
         "        if reply[1:] != [value]:",
         "        if setting == b'appendfsync' and reply[1:] != [value]:",
         "tests/log/test_redis_log.py -k skips_fsyncs",
@@ -2658,7 +2658,7 @@ GUARDS = [
     Guard(
         "delta state, files of kept txids",
         "the upkeep deletes files that a txid needs that was promised to be kept",
-        "state/trident_state/delta/past.py",
+        "state/trident_state/delta/past_files.py",
         "if run[0].high > kept or self._facts(run[0]).made > made else []",
         "if self._facts(run[0]).made > made else []",
         "tests/state/delta/test_history.py -k 'last_txids and deltas'",
@@ -2746,7 +2746,7 @@ GUARDS = [
     Guard(
         "delta state, the names of replaced files",
         "a read as of a kept txid adds up files that are not those that a merge replaced",
-        "state/trident_state/delta/past.py",
+        "state/trident_state/delta/past_files.py",
         "if replaced and check_of(replaced) != check_of(run):",
         "if False:",
         "tests/state/delta/test_history.py -k not_believed",
@@ -2914,7 +2914,7 @@ GUARDS = [
     Guard(
         "slot, shown by the first rows",
         "a change that the rows at the beginning show counts twice",
-        "spouts/trident_spouts/postgres_changes/unseen.py",
+        "spouts/trident_spouts/postgres_changes/unseen_changes.py",
         "    return bound or False",
         "    return bound or True",
         "tests/spouts/postgres_changes/test_first_rows.py -k in_the_rows_or_comes",
@@ -2922,7 +2922,7 @@ GUARDS = [
     Guard(
         "slot, rows read in parts",
         "a change between two parts of the first rows counts twice, or is lost",
-        "spouts/trident_spouts/postgres_changes/unseen.py",
+        "spouts/trident_spouts/postgres_changes/unseen_changes.py",
         "        bound = part.upto",
         "        return True",
         "tests/spouts/postgres_changes/test_rows_in_parts.py -k between_two_parts",
@@ -2930,7 +2930,7 @@ GUARDS = [
     Guard(
         "slot, another primary key",
         "changes are compared with the last key of a part in another order, so that they count twice, or are lost",
-        "spouts/trident_spouts/postgres_changes/unseen.py",
+        "spouts/trident_spouts/postgres_changes/unseen_changes.py",
         "    if then != now:",
         "    if False:",
         "tests/spouts/postgres_changes/test_rows_in_parts.py -k another_primary_key",
@@ -3026,7 +3026,7 @@ GUARDS = [
     Guard(
         "files, renamed without an inode",
         "a file of HDFS that is renamed after it was read counts twice",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "        moves |= self._moved_without_inode(entries, listing)\n",
         "",
         "tests/spouts/objects/test_arrow_place.py -k renamed_file",
@@ -3034,7 +3034,7 @@ GUARDS = [
     Guard(
         "files, grown and renamed without an inode",
         "a file of HDFS that grew before it was renamed counts twice",
-        "spouts/trident_spouts/files/recognition.py",
+        "spouts/trident_spouts/files/file_recognition.py",
         "                raise self._grown_or_other_error(file, former, entries[former])",
         "                pass",
         "tests/spouts/objects/test_arrow_place.py -k grew",
@@ -3042,7 +3042,7 @@ GUARDS = [
     Guard(
         "files, a late one without an inode",
         "a late file of HDFS that comes in place of one that was read long ago is lost",
-        "spouts/trident_spouts/files/forgotten.py",
+        "spouts/trident_spouts/files/forgotten_files.py",
         "self.present.number + (not undated)",
         "self.present.number + 1",
         "tests/spouts/objects/test_arrow_place.py -k late_file",
@@ -3074,7 +3074,7 @@ GUARDS = [
     Guard(
         "jdbc, rows that come late",
         "a row with a smaller number that is committed later is left out",
-        "spouts/trident_spouts/jdbc/isolation.py",
+        "spouts/trident_spouts/jdbc/final_values.py",
         "return not seen.waits_for and (not self._lag or waited >= self._lag)",
         "return not self._lag or waited >= self._lag",
         "tests/spouts/jdbc/test_late_rows.py -k committed_later",
@@ -3082,7 +3082,7 @@ GUARDS = [
     Guard(
         "jdbc, sessions of other users",
         "a row of a later transaction of one message is left out if a plan is made between two of them",
-        "spouts/trident_spouts/jdbc/isolation.py",
+        "spouts/trident_spouts/jdbc/final_values.py",
         "each in before.hidden or self._runs",
         "self._runs",
         "tests/spouts/jdbc/test_sessions.py -k hidden_must_be_gone",
@@ -3146,7 +3146,7 @@ GUARDS = [
     Guard(
         "jdbc, a column that does not grow",
         "rows with smaller values come at any later time",
-        "spouts/trident_spouts/jdbc/growth.py",
+        "spouts/trident_spouts/jdbc/growing_column.py",
         "for problem in self._not_told(session):",
         "for problem in ():",
         "tests/spouts/jdbc/test_growth.py -k cannot_tell",
@@ -3406,7 +3406,7 @@ GUARDS = [
     Guard(
         "executors, states without a txid",
         "a large batch of a nonTransactional state cannot be committed, or is counted twice",
-        "trident/compiler/carriers.py",
+        "trident/compiler/carrier_choice.py",
         "if factory.kind is StateKind.NON_TRANSACTIONAL and not given:",
         "if False:",
         "tests/commits/test_writers_spark.py -k without_a_txid",
@@ -3414,7 +3414,7 @@ GUARDS = [
     Guard(
         "executors, answers read twice",
         "two states see different answers of a query function of the user's to the same tuple",
-        "trident/compiler/carriers.py",
+        "trident/compiler/carrier_choice.py",
         "return ASKED_ONCE if reads > 1 else None",
         "return None",
         "tests/commits/test_readers_spark.py -k one_evaluation",
@@ -3462,7 +3462,7 @@ GUARDS = [
     Guard(
         "executors, updates that are the same in parts",
         "the size of a batch decides the result of an updater",
-        "trident/compiler/carriers.py",
+        "trident/compiler/carrier_choice.py",
         "if not same_in_parts(step):",
         "if False:",
         "tests/commits/test_updaters_spark.py -k auto_makes",
@@ -3494,7 +3494,7 @@ GUARDS = [
     Guard(
         "executors, a server that came back empty",
         "workers treat a server that lost its writes as another one: the run stops, or the driver writes from then on",
-        "trident/commits/reach.py",
+        "trident/commits/reachable_stores.py",
         "                opens()\n",
         "",
         "tests/commits/test_executors.py -k comes_back_empty",
@@ -3502,7 +3502,7 @@ GUARDS = [
     Guard(
         "executors, a server that is away",
         "a server that is away for a moment makes the driver write every large batch from then on",
-        "trident/commits/reach.py",
+        "trident/commits/reachable_stores.py",
         "            except StateUnavailableError:  # perhaps no process reaches it just now\n                raise\n",
         "",
         "tests/commits/test_executors.py -k is_away",
@@ -3510,7 +3510,7 @@ GUARDS = [
     Guard(
         "executors, what later steps read",
         "later stages get nothing of a state's new values, which stay with the executors",
-        "trident/compiler/carriers.py",
+        "trident/compiler/carrier_choice.py",
         "        elif any(step in stage.reads for stage in self.group.stages):\n",
         "        elif False:\n",
         "tests/commits/test_executors.py -k later_steps",
@@ -4248,7 +4248,7 @@ GUARDS = [
     Guard(
         "savepoint, at rest",
         "a savepoint has positions and values of different batches",
-        "trident/run/saving.py",
+        "trident/run/savepoints.py",
         '            with self.switches.paused("savepoint", limit, "no savepoint was taken, and it continues"):\n',
         "            with contextlib.nullcontext():\n",
         "tests/run/test_savepoints.py -k 'in_flight or planned_batches'",
@@ -4256,7 +4256,7 @@ GUARDS = [
     Guard(
         "savepoint, changed keys",
         "a savepoint has values from before its batch",
-        "trident/run/state_copies.py",
+        "trident/run/savepoint_states.py",
         "for txid in range(since + 1, upto + 1):",
         "for txid in range(since + 1, since + 1):",
         "tests/run/test_savepoints.py -k 'memory and both_topologies'",
@@ -4264,7 +4264,7 @@ GUARDS = [
     Guard(
         "savepoint, rounds",
         "a savepoint lacks the keys that changed in a round before the pause",
-        "trident/run/state_copies.py",
+        "trident/run/savepoint_states.py",
         "pages = Pages(upto, pages.files, (*pages.later, *later))",
         "pages = Pages(upto, pages.files, pages.later)",
         "tests/run/test_savepoints.py -k 'memory and both_topologies'",
@@ -4272,7 +4272,7 @@ GUARDS = [
     Guard(
         "savepoint, a batch that waits",
         "a savepoint has the positions after a batch that its states lack",
-        "trident/run/saving.py",
+        "trident/run/savepoints.py",
         "        if history.frozen:\n",
         "        if False:\n",
         "tests/run/test_savepoints.py -k has_ended",
@@ -4280,7 +4280,7 @@ GUARDS = [
     Guard(
         "savepoint, fence",
         "a savepoint has batches of two drivers",
-        "trident/run/saving.py",
+        "trident/run/savepoints.py",
         "        log.sync(context.begun.lease)\n",
         "",
         "tests/run/test_savepoints.py -k taken_over",
@@ -4288,7 +4288,7 @@ GUARDS = [
     Guard(
         "savepoint, files of another",
         "a savepoint names files that a later driver deleted",
-        "trident/run/saving.py",
+        "trident/run/savepoints.py",
         "        copying = StateCopies(",
         "        remove_remains(place, name)\n        copying = StateCopies(",
         "tests/run/test_savepoints.py -k keeps_its_files",
@@ -4296,7 +4296,7 @@ GUARDS = [
     Guard(
         "savepoint, one at a time",
         "a savepoint names files that another one of its name deleted",
-        "trident/run/saving.py",
+        "trident/run/savepoints.py",
         "        if not self._one.acquire(blocking=False):\n",
         "        if False:\n",
         "tests/run/test_savepoints.py -k at_a_time",
@@ -4416,7 +4416,7 @@ GUARDS = [
     Guard(
         "SQL, one txid",
         "a query joins states as of different batches",
-        "trident/sql/gathering.py",
+        "trident/sql/queried_states.py",
         "        stored = {name: _stored(snapshot, each, size) for name, each in wanted.items()}\n",
         "        stored = {\n            n: read_consistently(source, states, lambda at, e=e: _stored(at, e, size))\n"
         "            for n, e in wanted.items()\n        }\n",
@@ -4457,7 +4457,7 @@ GUARDS = [
     Guard(
         "older rows of a table",
         "a row that is older by `orderBy` and comes late replaces a newer one",
-        "trident/compiler/states/latest.py",
+        "trident/compiler/states/table_rows.py",
         "return tuples.filter(pc.invert(stays))",
         "return tuples",
         "tests/compiler/test_latest_rows.py -k older_row",
@@ -4465,7 +4465,7 @@ GUARDS = [
     Guard(
         "the end of an iterator's rows",
         "a function in a `map` of rows raises StopIteration, and the rest of the rows is lost in silence",
-        "trident/base/rows_of_users.py",
+        "trident/base/user_rows.py",
         "if end.__traceback__.tb_next is not None:",
         "if False:",
         "tests/spouts/test_stop_iteration.py tests/compiler/test_failures.py -k 'plan_fails or (arrow and map)'",

@@ -19,8 +19,8 @@ from tests.support.s3 import SECRET
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology, publishedFiles, readParquet
 from trident.compiler.spark import engine
+from trident.compiler.spark.executor_reach import reachable
 from trident.compiler.spark.frozen_frames import SparkFrames
-from trident.compiler.spark.reach import reachable
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.errors import FilesRefusedError, StateError

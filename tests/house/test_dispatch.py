@@ -15,7 +15,7 @@ OF_THE_ENGINES = {"PersistentAggregate", "Watermark"}
 """
 
 ASKING = {
-    "trident/plan/letters.py keeper_of",  # the updater of dead letters is known by its class
+    "trident/plan/dead_letters.py keeper_of",  # the updater of dead letters is known by its class
     "trident/compiler/states/stateful.py has_hook",
     "trident/commits/stage_writes.py _note_times",  # the times of windows in progress events
 }

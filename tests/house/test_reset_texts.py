@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 from tests.house.sources import library
-from trident.base.discarding import RESET, reset_with
+from trident.base.discard_advice import RESET, reset_with
 
 
 def test_messages_name_the_call_and_the_command() -> None:
@@ -14,7 +14,7 @@ def test_messages_name_the_call_and_the_command() -> None:
 
 def test_only_one_module_writes_the_call_into_messages() -> None:
     naming = {name for name, path in library().items() if any("topology.reset" in text for text in _texts(path))}
-    assert naming == {"trident.base.discarding"}
+    assert naming == {"trident.base.discard_advice"}
 
 
 def _texts(path: Path) -> list[str]:

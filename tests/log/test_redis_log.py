@@ -22,9 +22,9 @@ from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log import RedisLog, redis_log
 from trident.log.frozen_results import freeze, thaw
 from trident.log.group_records import AttemptRecord
+from trident.log.log_server import WRITE
 from trident.log.protocol import Birth, LogReading
 from trident.log.redis_log import RedisTransactionLog
-from trident.log.redis_server import WRITE
 
 
 class Server:

@@ -11,7 +11,7 @@ from tests.outputs.test_output_gaps import Program
 from tests.support.parquet_outputs import parquet_output
 from tests.support.soak import Soak
 from trident import publishedFiles
-from trident.base import files
+from trident.base import durable_files
 from trident.errors import OutputConflictError, OutputUnavailableError
 from trident.outputs import parquet_folder
 from trident.testing.contracts.outputs import OutputLog, Take, rows_of
@@ -85,7 +85,7 @@ def test_a_batch_whose_first_try_failed_after_it_was_there_is_the_one_before_the
     def failing(folder: Path) -> None:
         if folder == out:
             raise OSError(errno.EIO, "the disk fails")
-        files.fsync_folder(folder)
+        durable_files.fsync_folder(folder)
 
     monkeypatch.setattr(parquet_folder, "fsync_folder", failing)
     with pytest.raises(OutputUnavailableError, match="the disk fails"):

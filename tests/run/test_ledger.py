@@ -10,7 +10,7 @@ from trident.base.errors import BatchFailedError, TopologyError
 from trident.compiler.arrow import evaluation
 from trident.compiler.columns.columns import Columns
 from trident.compiler.stages import cut
-from trident.compiler.tracking.unseen import unseen_steps
+from trident.compiler.tracking.uncounted_steps import unseen_steps
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

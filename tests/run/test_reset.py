@@ -13,7 +13,7 @@ from tests.support.server import RedisServer
 from trident import Count, TridentTopology, listStates
 from trident.base.errors import FencedError, LogError, LogMismatchError, StateLostError, StateOwnedError
 from trident.log import RedisLog
-from trident.log.redis_server import LogServer
+from trident.log.log_server import LogServer
 from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState
 from trident.testing.local import start_local

@@ -29,7 +29,7 @@ from trident.base import crash_points
 from trident.base.errors import FencedError, SavepointError, StateFullError, TopologyConditionError, TopologyError
 from trident.files.disk import DiskFiles
 from trident.log.sqlite_log import SqliteLog
-from trident.run import state_copies
+from trident.run import savepoint_states
 from trident.spouts import FeederBatchSpout, FixedBatchSpout, PollingSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
@@ -86,7 +86,7 @@ def test_a_savepoint_is_as_of_its_batch_and_both_topologies_go_on(
 
     `few` keys are left to the pause; with -1 they are copied before it.
     """
-    monkeypatch.setattr(state_copies, "FEW_KEYS", few)
+    monkeypatch.setattr(savepoint_states, "FEW_KEYS", few)
     state, source = homes(tmp_path, shared_redis)[home], FeederBatchSpout("word string")
     topology = TridentTopology()
     topology.newStream("words", source).groupBy("word").persistentAggregate(state(), Count(), "n", name="counts")
@@ -124,7 +124,7 @@ def test_a_copy_catches_up_in_rounds_while_batches_are_committed(
     home: str, tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The source never rests: the keys of each round change again during the next one."""
-    monkeypatch.setattr(state_copies, "FEW_KEYS", -1)
+    monkeypatch.setattr(savepoint_states, "FEW_KEYS", -1)
 
     def rows(position: int | None, limit: int) -> tuple[list[Any], int]:
         first = position or 0

@@ -16,7 +16,7 @@ from trident import SessionWindow, Sum, TridentTopology
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 
 pytestmark = pytest.mark.spark
 

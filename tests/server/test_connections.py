@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 from trident.server import http_protocol, http_server
 from trident.server.access_rules import Rights
 from trident.server.limits import Limits
-from trident.server.unsent import Unsent
+from trident.server.unsent_answers import Unsent
 
 HEAD = b"GET /state HTTP/1.1\r\nhost: localhost\r\n"
 POST = b"POST /state/counts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -105,7 +105,7 @@ def test_an_answer_that_nobody_reads_is_cut_and_counts_until_then(serving: Servi
 def test_answers_that_nobody_reads_have_a_limit_together(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("trident.server.unsent._STUCK_SECONDS", 0.01)
+    monkeypatch.setattr("trident.server.unsent_answers._STUCK_SECONDS", 0.01)
     monkeypatch.setattr(Unsent.__init__, "__defaults__", (1, time.monotonic))
     serving.feed(*(f"{n:06d}{'x' * 4000}" for n in range(1_000)))
     with serving.running.serve(limits=Limits(answerSecs=600)) as server:

@@ -49,7 +49,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
         serve(opened, *rest) as first,
         serve(behind, *rest) as second,
     ):
-        patched.setattr("trident.server.waiting._HEADER_SECONDS", 0.05)
+        patched.setattr("trident.server.waiting_requests._HEADER_SECONDS", 0.05)
         yield first.url, second.url
 
 
@@ -99,7 +99,7 @@ def test_an_answer_of_a_server_that_does_not_know_to_wait_is_none(
     async def at_once(waiting: Any, request: Any, least: Any, timeout: float) -> dict[str, int]:
         return {}
 
-    monkeypatch.setattr("trident.server.waiting.Waiting.reach", at_once)
+    monkeypatch.setattr("trident.server.waiting_requests.Waiting.reach", at_once)
     with blocking(servers[0], timeout=0.3) as client:
         client.top("counts", 1)
         turn(client, servers[1])

@@ -19,7 +19,7 @@ from trident.errors import StateError, TridentError
 from trident.run.running import RunningTopology
 from trident.server.event_ring import EventRing
 from trident.server.http_server import serve
-from trident.server.ways_out import fault_of
+from trident.server.stop_advice import fault_of
 
 TOKEN = "0123456789abcdef"
 

@@ -43,8 +43,8 @@ from trident.run import start
 from trident.run.backfill import Starts, backfilled
 from trident.run.fence_watch import Watch
 from trident.run.read_source import RunReadSource
-from trident.run.saving import Saving
-from trident.run.switches import Switches
+from trident.run.run_control import Switches
+from trident.run.savepoints import Saving
 from trident.user_calls.watched_calls import WatchedCalls
 
 if TYPE_CHECKING:

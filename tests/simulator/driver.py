@@ -26,7 +26,7 @@ from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Group, Stage
 from trident.frozen.results import Result, StageResult
 from trident.plan.nodes import Node, SpoutSource
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 
 if TYPE_CHECKING:
     from tests.simulator.world import World

@@ -16,7 +16,7 @@ import redis
 
 from tests.simulator.fake_meta import FakeMeta
 from tests.simulator.records import Merging, counts, framed, is_nothing, txid_of
-from trident.log import redis_server
+from trident.log import log_server
 from trident_state.redis.layout import LEGEND
 from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, DROP, INDEX, MERGE, OPEN, PUT
 
@@ -492,8 +492,8 @@ _SCRIPTS: dict[bytes, Callable[[FakeRedis, list[Undo], list[bytes], list[bytes]]
     COMMIT.sha: FakeRedis._commit,
     CLEAR.sha: FakeRedis._clear,
     INDEX.sha: FakeRedis._index,
-    redis_server.CREATE.sha: FakeRedis._log_create,
-    redis_server.TAKE.sha: FakeRedis._log_take,
-    redis_server.WRITE.sha: FakeRedis._log_write,
+    log_server.CREATE.sha: FakeRedis._log_create,
+    log_server.TAKE.sha: FakeRedis._log_take,
+    log_server.WRITE.sha: FakeRedis._log_write,
 }
-_SHA_OF = {script.source: script.sha for script in (*ALL, *redis_server.ALL)}
+_SHA_OF = {script.source: script.sha for script in (*ALL, *log_server.ALL)}

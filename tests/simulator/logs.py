@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.network import Fault, Late, Network
-from trident.log.redis_server import CREATE
+from trident.log.log_server import CREATE
 
 _CREATE = CREATE.sha
 

@@ -25,7 +25,7 @@ from tests.simulator.saved_files import SavedFiles, read, written
 from tests.simulator.scheduler import Pool, Process
 from tests.simulator.side_disks import in_memory, removed
 from trident.access import forking, removal, restoring
-from trident.base import crash_points, waiting
+from trident.base import crash_points, interruptible_waits
 from trident.base.types import arrow_schema
 from trident.batches import attempt_runs, attempts, group_run, slots, sources
 from trident.commits import committer, query_answers, user_code
@@ -39,17 +39,17 @@ from trident.files import delta_folder, disk
 from trident.files.disk import DiskFiles
 from trident.frozen import files as frozen_files
 from trident.frozen.results import FrozenFiles
-from trident.log import frozen_batches, redis_log, redis_server
+from trident.log import frozen_batches, log_server, redis_log
 from trident.log.frozen_batches import keys_and_values
 from trident.outputs import parquet_outlet
 from trident.reads import commit_gate, committed_reads
 from trident.recovery import first_content, savepoint, state_evolution
-from trident.run import backfill, fence_watch, saving, state_copies, switches
+from trident.run import backfill, fence_watch, run_control, savepoint_states, savepoints
 from trident_spouts import emission, rows, user_calls
 from trident_spouts.adapters import partitioned
 from trident_state import keys as state_keys
 from trident_state.binary import with_lengths
-from trident_state.delta import batch_rows, cleaning, compaction, data_files, upkeep
+from trident_state.delta import batch_rows, cleaning, compaction, data_files, maintenance
 from trident_state.delta import store as delta_store
 from trident_state.delta import table as delta_table
 from trident_state.keys import decode_keys, hash_keys
@@ -236,7 +236,7 @@ class Alone:
     def notify_all(self) -> None: ...
 
 
-def _until(_: waiting.Waits, condition: Callable[[], object], timeout: float | None = None) -> bool:
+def _until(_: interruptible_waits.Waits, condition: Callable[[], object], timeout: float | None = None) -> bool:
     """In the place of `Waits.until`: it waits in simulated time."""
     return Worlds.now.scheduler.wait(condition, timeout)  # type: ignore[no-any-return]
 
@@ -393,15 +393,15 @@ def _all() -> list[tuple[Any, str, Any]]:
             "outline_of",
             remembered(outline_of, lambda frozen, _: tuple(id(output[3]) for output in frozen), programs=True),
         ),
-        (waiting.Waits, "until", _until),
+        (interruptible_waits.Waits, "until", _until),
         (backfill, "time", Clock),
         (backfill, "shutil", SimpleNamespace(rmtree=removed)),
         (backfill, "make_folder", lambda folder: None),
         (backfill, "_in_memory", in_memory),
-        (switches, "time", Clock),
-        (saving, "DiskFiles", SavedFiles),
-        (saving, "secrets", SimpleNamespace(token_hex=lambda size: Worlds.now.frozen_files.token())),
-        (state_copies, "write_frozen", written),
+        (run_control, "time", Clock),
+        (savepoints, "DiskFiles", SavedFiles),
+        (savepoints, "secrets", SimpleNamespace(token_hex=lambda size: Worlds.now.frozen_files.token())),
+        (savepoint_states, "write_frozen", written),
         (savepoint, "read_whole", read),
         (forking, "check_own_folder", lambda settings, uuid: None),  # there is no folder
         (restoring, "check_own_folder", lambda settings, uuid: None),
@@ -423,8 +423,8 @@ def _all() -> list[tuple[Any, str, Any]]:
         (delta_table, "deltalake", lambda need: MODULE),
         (delta_table, "threading", SimpleNamespace(Lock=Turn)),
         (delta_store, "threading", SimpleNamespace(RLock=Turns)),
-        (upkeep, "threading", SimpleNamespace(Lock=Turns, Thread=Thread)),
-        *((module, "time", Clock) for module in (delta_table, upkeep, batch_rows, compaction, cleaning)),
+        (maintenance, "threading", SimpleNamespace(Lock=Turns, Thread=Thread)),
+        *((module, "time", Clock) for module in (delta_table, maintenance, batch_rows, compaction, cleaning)),
         (
             data_files,
             "secrets",
@@ -432,7 +432,10 @@ def _all() -> list[tuple[Any, str, Any]]:
         ),
         # Each world with Delta tables sets its own:
         *((compaction, name, getattr(compaction, name)) for name in ("LEAST", "MOST", "_SMALL", "_ROWS")),
-        *((upkeep, name, getattr(upkeep, name)) for name in ("CHECKPOINT_EVERY", "_CLEAN_EVERY", "_MANY", "_PAUSE")),
+        *(
+            (maintenance, name, getattr(maintenance, name))
+            for name in ("CHECKPOINT_EVERY", "_CLEAN_EVERY", "_MANY", "_PAUSE")
+        ),
         (data_files, "ROW_GROUP", data_files.ROW_GROUP),
         *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),  # equal ones are one
         *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, key_ownership)),
@@ -456,8 +459,8 @@ def _all() -> list[tuple[Any, str, Any]]:
         ),
         (inspect, "getsourcelines", of_programs(inspect.getsourcelines)),  # for messages; it parses a file each time
         *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),
-        *((module, "threading", SimpleNamespace(Lock=Turns, RLock=Turns)) for module in (redis_server, redis_log)),
-        *((module, "time", Clock) for module in (redis_server, removal)),
+        *((module, "threading", SimpleNamespace(Lock=Turns, RLock=Turns)) for module in (log_server, redis_log)),
+        *((module, "time", Clock) for module in (log_server, removal)),
         (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: Worlds.now.new_token())),
         (redis_log, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=Worlds.now.new_uuid()))),
         (parquet_outlet, "parquet_place", placed),

@@ -151,7 +151,7 @@ FAULTS = [
     Fault(
         "changes",
         "a deletion leaves the row in the table",
-        "trident/compiler/states/latest.py",
+        "trident/compiler/states/table_rows.py",
         "mask=_gone(tuples, change)",
         "mask=None",
         flow="changes",
@@ -167,7 +167,7 @@ FAULTS = [
     Fault(
         "upserts",
         "the first message of a word in a batch decides",
-        "trident/compiler/states/latest.py",
+        "trident/compiler/states/table_rows.py",
         "    last[encoded.indices.to_numpy()[rows]] = rows",
         "    last[encoded.indices.to_numpy()[rows[::-1]]] = rows[::-1]",
         flow="upserts",
@@ -502,7 +502,7 @@ OVER_TIME = [
     Fault(
         "several aggregates",
         "the first one is combined twice",
-        "state/trident_state/rules.py",
+        "state/trident_state/value_rules.py",
         '        combined(part, before, after, f"{where}: field',
         '        combined(part, before if at != 1 else combined(part, before, after), after, f"{where}: field',
         flow="several",
@@ -654,7 +654,7 @@ OVER_TIME = [
     Fault(
         "savepoint",
         "it is taken without the lease",
-        "trident/run/saving.py",
+        "trident/run/savepoints.py",
         "        log.sync(context.begun.lease)\n",
         "        pass\n",
         flow=SAVEPOINTS,
@@ -662,7 +662,7 @@ OVER_TIME = [
     Fault(
         "savepoint",
         "batches go on while it is taken",
-        "trident/run/saving.py",
+        "trident/run/savepoints.py",
         '            with self.switches.paused("savepoint", limit, "no savepoint was taken, and it continues"):\n',
         "            with contextlib.nullcontext():\n",
         flow=SAVEPOINTS,
@@ -670,7 +670,7 @@ OVER_TIME = [
     Fault(
         "savepoint",
         "the keys that changed while it was written keep their former values",
-        "trident/run/state_copies.py",
+        "trident/run/savepoint_states.py",
         "for txid in range(since + 1, upto + 1):",
         "for txid in range(since + 2, upto + 1):",
         flow=SAVEPOINTS,
@@ -923,7 +923,7 @@ IN_TABLES = [
         "    while runs and runs[-1][0].high >= marker:\n",
         "    while False:\n",
         (
-            "state/trident_state/delta/past.py",
+            "state/trident_state/delta/past_files.py",
             "            if run[0].high <= txid:\n",
             "            if run[0].low <= txid:\n",
         ),

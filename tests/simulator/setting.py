@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tests.simulator.network import FakeAddress, Network
 from tests.simulator.scheduler import Scheduler
 from trident.files.delta_folder import TableFolder
-from trident_state.delta import compaction, data_files, upkeep
+from trident_state.delta import compaction, data_files, maintenance
 from trident_state.delta.store import DeltaStore
 from trident_state.memory.store import MemoryStore, Pace
 from trident_state.records.forms import ValueForm
@@ -66,7 +66,7 @@ class DeltaSetting:
     def apply(self) -> None:
         """Let the library's code go by them."""
         vars(compaction).update(LEAST=self.least, MOST=self.most, _SMALL=self.small, _ROWS=self.rows)
-        vars(upkeep).update(
+        vars(maintenance).update(
             CHECKPOINT_EVERY=self.checkpoint_every, _CLEAN_EVERY=self.clean_every, _MANY=self.many, _PAUSE=0.1
         )
         vars(data_files).update(ROW_GROUP=self.row_group)

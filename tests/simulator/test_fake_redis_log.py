@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.simulator.fake_redis import FakeRedis
 from tests.support.server import RedisServer
-from trident.log.redis_server import ALL, CREATE, TAKE, WRITE
+from trident.log.log_server import ALL, CREATE, TAKE, WRITE
 from trident_state.redis.scripts import Script
 
 Command = list[bytes]

@@ -30,8 +30,8 @@ from trident.batches import coordinator, log_retention
 from trident.batches.coordinator import Coordinator, Status
 from trident.commits import store_writes
 from trident.log.group_records import History
+from trident.log.log_server import CREATE, TAKE
 from trident.log.protocol import Birth
-from trident.log.redis_server import CREATE, TAKE
 
 ROOT = Path(__file__).parents[2]
 MILLION = 1_000_000

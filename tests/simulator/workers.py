@@ -21,11 +21,11 @@ from trident.compiler.columns.function_errors import decoded, encoded
 from trident.compiler.frozen_parts import AskPart, Part
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.latest_times import LATEST, LatestTimes
+from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.keyed_jobs import REPORT as KEYED_REPORT
 from trident.compiler.spark.keyed_jobs import functions_of, result_of
-from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.state_puts import REPORT, SparkPuts
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 
 if TYPE_CHECKING:
     from tests.simulator.driver import Driver

@@ -12,8 +12,8 @@ from trident.commits.carriers import Carriers
 from trident.commits.driver_carrier import DriverCarrier
 from trident.commits.executor_carrier import ExecutorCarrier
 from trident.commits.latest_search import LatestSearch
-from trident.commits.reach import Reach
-from trident.compiler.carriers import CarrierPlan
+from trident.commits.reachable_stores import Reach
+from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.program import Group
 from trident.files.store import FileStore
 from trident.log.frozen_batches import FrozenBatches

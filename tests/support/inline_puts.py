@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.compiler.spark.reach import ReachedStores
+from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.state_puts import REPORT, SparkPuts
 from trident.files.disk import DiskFiles
 from trident.frozen.files import write_frozen

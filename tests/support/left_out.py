@@ -201,7 +201,7 @@ LEFT_OUT = (
             "tests/run/test_limits.py::test_stop_leaves_a_later_stage",
             "tests/run/test_limits.py::test_stop_leaves_an_ack",
             "tests/server/test_connections.py",
-            "tests/server/test_doors.py",
+            "tests/server/test_endpoints.py",
             "tests/server/test_hostile.py",
         ),
         (
@@ -211,7 +211,7 @@ LEFT_OUT = (
             "tests/run/test_limits.py::test_stop_leaves_an_output",
             "tests/batches/test_time_limit_bound.py",
             "tests/server/test_connections.py::test_a_request_without_an_end_is_cut",
-            "tests/server/test_doors.py::test_a_token_is_asked_for_at_every_door",
+            "tests/server/test_endpoints.py::test_a_token_is_asked_for_at_every_door",
         ),
     ),
     LeftOut(

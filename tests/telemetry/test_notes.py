@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from trident import Count, DeadLetter, TridentTopology, addToCounter, warn
-from trident.base.notes import MOST, OTHER, Notes
+from trident.base.user_code_notes import MOST, OTHER, Notes
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 

@@ -26,7 +26,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.rows import table_of
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 
 WORDS = ["a", "b", "c", "d", "e"]
 SCHEMA = parse_schema("word string")

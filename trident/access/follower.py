@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trident.access.replica import MemoryReplica
 from trident.base.errors import LogError, StateError, StateNotFollowedError, StateRecoveringError
 from trident.base.forked_child import in_child
-from trident.base.waiting import Flag
+from trident.base.interruptible_waits import Flag
 from trident.log.protocol import LogAbsentError
 from trident.reads.commit_gate import CommitGate
 

@@ -17,7 +17,7 @@ from trident.base.clock import SystemClock
 from trident.base.crash_points import reach
 from trident.base.errors import SavepointError, TopologyError
 from trident.base.names import check_name, did_you_mean
-from trident.configuration.places import files_place, folder
+from trident.configuration.file_locations import files_place, folder
 from trident.configuration.settings import Settings
 from trident.configuration.start_options import OptionValues
 from trident.files.disk import DiskFiles

@@ -8,7 +8,7 @@ from pathlib import Path
 from trident.base.errors import LogError, TopologyError
 from trident.base.names import check_name
 from trident.base.redis_address import Address, check_url
-from trident.configuration.places import files_place, folder
+from trident.configuration.file_locations import files_place, folder
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.log import RedisLog

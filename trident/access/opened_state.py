@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from trident.access.replica import MemoryReplica
-from trident.base.ending import Ending
+from trident.base.context_manager import Ending
 from trident.base.errors import (
     SnapshotMovedError,
     StateClosedError,
@@ -32,8 +32,8 @@ from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange
 from trident_state.messages import FewFound
-from trident_state.parts import Part
 from trident_state.ranged import has_order, read_ranges
+from trident_state.state_parts import Part
 from trident_state.state_shape import StateKind
 from trident_state.store import (
     Dated,

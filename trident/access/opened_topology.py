@@ -10,8 +10,8 @@ from trident.access.locations import StateLocation, read_location
 from trident.access.opened_state import Followed, FollowedStore
 from trident.access.replica import MemoryReplica
 from trident.access.watched_topology import WatchedTopology
+from trident.base.context_manager import Ending
 from trident.base.durations import Duration, read_limit
-from trident.base.ending import Ending
 from trident.base.errors import StateClosedError, StateError, StateShapeError, TopologyError
 from trident.base.metrics import MetricsRegistry
 from trident.base.names import check_name, did_you_mean

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from trident.access.held_states import HeldStates, open_to_drop
 from trident.access.locations import StateLocation, read_location
+from trident.access.stored_states import HeldStates, open_to_drop
 from trident.base.attempt import Lease
 from trident.base.errors import (
     StateBehindError,

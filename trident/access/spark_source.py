@@ -15,7 +15,7 @@ from trident.access.spark_table import SparkTable
 from trident.base.errors import SnapshotMovedError, StateEndedError, StateShapeError
 from trident.reads.previous_reads import txid_before
 from trident_state.binary import one_chunk
-from trident_state.parts import Part
+from trident_state.state_parts import Part
 
 
 class TridentDataSource(DataSource):

@@ -8,8 +8,8 @@ from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.commit_times import CommitTimes
 from trident.reads.stream_positions import StreamPosition
 from trident.server.event_ring import EventRing
+from trident.server.stop_advice import fault_of
 from trident.server.watched import GroupStatus, TopologyStatus, positions_of
-from trident.server.ways_out import fault_of
 
 
 class WatchedTopology:

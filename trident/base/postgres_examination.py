@@ -6,7 +6,7 @@ from typing import Any
 from trident.base.errors import TridentError
 from trident.base.finding import Finding, Now, clocks_apart
 from trident.base.postgres_address import parameters_of, postgres_client, said
-from trident.base.reach import SECONDS
+from trident.base.reachability import SECONDS
 from trident.base.redis_address import redacted
 
 Question = Callable[[Any], Iterator[Finding]]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from trident.base.leaves import leaves
+from trident.base.leaf_columns import leaves
 
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond of these years, in UTC."""

@@ -33,13 +33,13 @@ from typing import Any, ClassVar
 
 from trident.base.crash_points import reach
 from trident.base.errors import TopologyConditionError
-from trident.base.waiting import Flag
+from trident.base.interruptible_waits import Flag
 from trident.batches import events as on
 from trident.batches.attempt_runs import AttemptRuns
 from trident.batches.commit_turns import CommitTurns
 from trident.batches.coordinator import Coordinator, Rules
+from trident.batches.idle_moments import Rests
 from trident.batches.log_retention import Trimming
-from trident.batches.rests import Rests
 from trident.batches.retries import retries_of
 from trident.batches.run_context import GroupContext
 from trident.commits.user_code import COMMIT_LANE

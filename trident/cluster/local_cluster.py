@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trident.base.checks import check_whole_number
+from trident.base.context_manager import Ending
 from trident.base.durations import Duration, read_limit
-from trident.base.ending import Ending
 from trident.base.errors import TopologyActiveError, TopologyConditionError, TopologyError, TopologyNotFoundError
 from trident.base.names import did_you_mean
 from trident.compiler.engine_choice import check_engine_name

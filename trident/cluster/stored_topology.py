@@ -23,8 +23,8 @@ from uuid import uuid4
 
 import msgspec
 
+from trident.base.durable_files import fsync_folder, make_folder
 from trident.base.errors import TopologyActiveError, TopologyError, TopologyNotFoundError
-from trident.base.files import fsync_folder, make_folder
 from trident.base.names import check_name, did_you_mean
 from trident.cluster import process_lock
 

@@ -31,9 +31,9 @@ from trident.compiler.engine_choice import check_engine
 from trident.compiler.program import Program, hints_in_groups
 from trident.compiler.stages import cut
 from trident.configuration.file import check_value
+from trident.configuration.file_locations import folder
 from trident.configuration.layers import configured, joined, user_values
 from trident.configuration.options_elsewhere import elsewhere
-from trident.configuration.places import folder
 from trident.configuration.start_options import OUTSIDE
 from trident.log import RedisLog
 from trident.log.protocol import LogAbsentError

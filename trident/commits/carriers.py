@@ -12,11 +12,11 @@ from typing import TypeVar
 from trident.commits.carrier import Carrier, LeftToDriver, Made, Tuples, UpdateWork
 from trident.commits.driver_carrier import DriverCarrier
 from trident.commits.executor_carrier import ExecutorCarrier
-from trident.compiler.carriers import CarrierPlan, Verb
+from trident.compiler.carrier_choice import CarrierPlan, Verb
 from trident.compiler.program import Output
 from trident.frozen.results import FrozenFiles, Result
 from trident.plan.nodes import Node, StateReader, StateWriter, sources_of
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_state.messages import Applied
 
 T = TypeVar("T")

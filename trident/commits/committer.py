@@ -27,13 +27,13 @@ from trident.commits.executor_carrier import ExecutorCarrier
 from trident.commits.latest_search import LatestSearch
 from trident.commits.operator_hooks import OperatorHooks
 from trident.commits.output_memory import KEPT
-from trident.commits.reach import Reach
+from trident.commits.reachable_stores import Reach
 from trident.commits.stage_writes import StageTurn, StageWrites
 from trident.commits.state_queries import StateQueries
 from trident.commits.store_writes import StoreWrites
 from trident.commits.updates import Updates
 from trident.commits.user_code import UserCode
-from trident.compiler.carriers import CarrierPlan
+from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.engine import Puts
 from trident.compiler.program import Group, Stage
 from trident.compiler.states.shapes import shape_of

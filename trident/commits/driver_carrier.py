@@ -23,7 +23,7 @@ from trident.frozen.results import Result
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.frozen_results import with_dropped
 from trident.plan.nodes import StateReader, StateWriter, Watermark, sources_of
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_state.messages import Applied
 from trident_state.store import Store
 

@@ -11,9 +11,9 @@ from trident.base.types import spark_schema
 from trident.commits.batch_before import BatchBefore
 from trident.commits.carrier import LeftToDriver, Made, UpdateWork
 from trident.commits.latest_search import LatestSearch
-from trident.commits.reach import Reach
+from trident.commits.reachable_stores import Reach
 from trident.commits.user_code import UserCode
-from trident.compiler.carriers import CarrierPlan
+from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.engine import Puts
 from trident.compiler.frozen_parts import answered, carried
 from trident.compiler.keyed_job import KeyedJob, Wanted
@@ -29,7 +29,7 @@ from trident.log.frozen_results import with_dropped
 from trident.plan.nodes import StateReader, StateUpdate, StateWriter, Window, sources_of
 from trident.reads.static_states import SharedForeignState
 from trident_spouts.executor import Emission
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_state.messages import Applied
 from trident_state.store import Readable, Shared
 

@@ -1,7 +1,7 @@
 """The check at a start that executors can write the states that only they may write, and can get the user's code."""
 
 from trident.base.errors import TopologyError
-from trident.compiler.carriers import CarrierPlan, check_sendable
+from trident.compiler.carrier_choice import CarrierPlan, check_sendable
 from trident.compiler.program import Program
 from trident.plan.nodes import StateUpdate
 

@@ -10,7 +10,7 @@ from trident.compiler.engine import Puts
 from trident.compiler.latest_times import LatestTimes
 from trident.compiler.windows.time import field_of_latest
 from trident.plan.nodes import Watermark, Window
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 
 
 class LatestSearch:

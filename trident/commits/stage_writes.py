@@ -20,7 +20,7 @@ from trident.compiler.program import Output, Stage
 from trident.compiler.states.shapes import new_values
 from trident.frozen.results import Result
 from trident.log.frozen_results import dropped_of
-from trident.plan.letters import keeper_of
+from trident.plan.dead_letters import keeper_of
 from trident.plan.nodes import (
     IntervalJoin,
     Node,

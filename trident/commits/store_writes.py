@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from trident.base.attempt import Lease
 from trident.base.crash_points import reach
-from trident.base.discarding import RESET
+from trident.base.discard_advice import RESET
 from trident.base.errors import FencedError, StateBehindError, StateLostError, StateRecoveringError
 from trident.base.log_fields import RunLogger
 from trident.commits.carriers import Carriers

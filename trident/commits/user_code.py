@@ -17,8 +17,8 @@ from trident.compiler.layout import stage_ends
 from trident.compiler.program import Stage
 from trident.frozen.results import Result, StageResult
 from trident.outputs.outlets import HandOver
+from trident.plan.function_sites import sites_in
 from trident.plan.nodes import CommittedQuery, Node, Sink, StateReader, TableChanges, walk
-from trident.plan.sites import sites_in
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import Subject, WatchedCalls
 from trident_spouts.executor import Emission

@@ -20,7 +20,7 @@ from trident.compiler.program import Output, Stage
 from trident.frozen.results import StageResult
 from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.operations.error_policy import DeadLetter, OnError
-from trident.plan.letters import updater_of
+from trident.plan.dead_letters import updater_of
 from trident.plan.nodes import LettersOf, Node, Project, SpoutSource, sources_of
 from trident.spouts.dead_letters import ReplaySpout
 

@@ -10,7 +10,7 @@ from trident.compiler.states.queries import Question, Reads, compile_question
 from trident.files.store import FileStore
 from trident.frozen.files import read_frozen
 from trident.frozen.results import FrozenFiles
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_state.store import SharedSnapshot
 
 PART_ROWS = 1 << 18

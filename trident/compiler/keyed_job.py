@@ -9,7 +9,7 @@ from trident.compiler.keyed_updates import KeyedUpdate
 from trident.compiler.states.update_types import Clock
 from trident.frozen.files import FileFolder
 from trident.frozen.results import FrozenFiles
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_state.store import SharedSnapshot
 
 TASK_ROWS = 1 << 17

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from trident.base.types import arrow_schema
 from trident.compiler.on_worker import Batches, OnWorker
 from trident.compiler.windows.time import latest_of
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_spouts.workers import numbers_of
 
 LATEST = pa.schema([("latest", pa.int64())])

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trident.base.durable_files import fsync_folder
 from trident.base.errors import (
     FilesRefusedError,
     OutputConflictError,
@@ -25,7 +26,6 @@ from trident.base.errors import (
     OutputRefusedError,
     OutputUnavailableError,
 )
-from trident.base.files import fsync_folder
 from trident.base.folder_names import escaped
 from trident.base.values import to_python
 from trident.compiler.on_worker import Batches, OnWorker

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.compiler.states.latest import last_of_key
-from trident.compiler.states.letters import keep_letters
+from trident.compiler.states.dead_letters import keep_letters
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.stateful import stateful_update
+from trident.compiler.states.table_rows import last_of_key
 from trident.compiler.states.update_types import RunJoin, RunLate, RunWindow, WindowBatch
 from trident.compiler.states.updates import RunUpdate, Updated, reducer_update, updater_update
 from trident.compiler.windows.combined import combined_update
@@ -32,7 +32,7 @@ from trident.operations.stateful import Stateful
 from trident.operations.update_forms import UpdateForm
 from trident.operations.windows import CountWindow, SessionWindow
 from trident.plan import nodes
-from trident.plan.letters import keeper_of
+from trident.plan.dead_letters import keeper_of
 
 
 def compile_state_update(step: nodes.StateUpdate) -> RunJoin:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trident.compiler.carriers import CarrierPlan, Choice, choice_of_static
+from trident.compiler.carrier_choice import CarrierPlan, Choice, choice_of_static
 from trident.compiler.columns.kernels import in_sql
 from trident.compiler.program import Group, Program, Stage
 from trident.plan.nodes import Derived, Node, RequestSource, StateQuery, StateUpdate, StaticState, walk

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from trident.base.discarding import reset_with
+from trident.base.discard_advice import reset_with
 from trident.base.errors import StateValueError
 from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
 

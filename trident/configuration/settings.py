@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from trident.base.clock import Clock, SystemClock
-from trident.base.discarding import reset_with
-from trident.configuration.places import files_place
+from trident.base.discard_advice import reset_with
+from trident.configuration.file_locations import files_place
 from trident.configuration.start_options import OptionValues
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from trident.base.waiting import Flag
+from trident.base.interruptible_waits import Flag
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from trident.base.discarding import RESET
+from trident.base.discard_advice import RESET
 from trident.base.errors import TopologyError, TridentError
 from trident.base.finding import Finding
-from trident.configuration.places import folder
+from trident.configuration.file_locations import folder
 from trident.doctor import disk
 from trident.doctor.case import Case
 from trident.files.disk import DiskFiles

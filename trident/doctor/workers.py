@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trident.base.errors import TridentError
 from trident.base.finding import Examined, Finding
-from trident.configuration.places import files_place
+from trident.configuration.file_locations import files_place
 from trident.doctor.case import Case
 from trident.doctor.file_store import StoreTrial
 from trident.doctor.foreign_errors import said

@@ -34,8 +34,8 @@ from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Reads
 from trident.drpc.combining import AtWork, Combining
 from trident.drpc.request_queue import Audience, Late
+from trident.plan.function_sites import sites_in
 from trident.plan.nodes import HeldState, StaticState, walk
-from trident.plan.sites import sites_in
 from trident.plan.state_schema import present_of
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.user_calls.threads import ended_by_user_code

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from trident.base.files import fsync_folder, make_folder
+from trident.base.durable_files import fsync_folder, make_folder
 from trident.files.store import Sink, StoredFile
 
 

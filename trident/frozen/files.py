@@ -16,8 +16,8 @@ from itertools import chain
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.durable_files import Summed
 from trident.base.errors import LogCorruptError
-from trident.base.files import Summed
 from trident.base.values import conform
 from trident.files.executors_files import check_found
 from trident.files.store import FileStore

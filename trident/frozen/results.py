@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from trident.base.notes import Notes
+from trident.base.user_code_notes import Notes
 
 
 @dataclass(frozen=True, slots=True)

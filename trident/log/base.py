@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from trident.base.attempt import Holder, Lease
-from trident.base.discarding import reset_with
+from trident.base.discard_advice import reset_with
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log.protocol import BatchRecord, StreamRecord
 from trident_spouts.executor import Metadata

@@ -94,7 +94,7 @@ class RedisLog:
         now : callable
             The clock of this machine, in seconds since 1970.
         """
-        from trident.log.redis_server import examine_log_servers
+        from trident.log.log_server import examine_log_servers
 
         yield from examine_log_servers(self._address(), self.prefix, self.requireDurable, now)
 

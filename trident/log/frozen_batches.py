@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trident.base.discarding import RESET
+from trident.base.discard_advice import RESET
 from trident.base.errors import CodeChangedError, LogCorruptError
 from trident.files.store import FileStore
 from trident.frozen.files import read_whole

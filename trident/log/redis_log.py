@@ -32,7 +32,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from trident.base.attempt import Holder, Lease
-from trident.base.discarding import reset_with
+from trident.base.discard_advice import reset_with
 from trident.base.errors import LogError
 from trident.base.forked_child import free_in_child
 from trident.base.names import check_name
@@ -40,6 +40,7 @@ from trident.base.redis_address import Address
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.group_records import AttemptRecord, History, Positions
+from trident.log.log_server import CREATE, TAKE, LogServer
 from trident.log.protocol import (
     BatchRecord,
     Birth,
@@ -49,7 +50,6 @@ from trident.log.protocol import (
     Restoration,
     StreamRecord,
 )
-from trident.log.redis_server import CREATE, TAKE, LogServer
 from trident.log.redis_write_request import WriteRequest
 from trident_state.redis.wire import bulks, call, command
 

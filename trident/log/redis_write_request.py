@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from trident.base.attempt import Lease
-from trident.log.redis_server import WRITE
+from trident.log.log_server import WRITE
 from trident_state.redis.wire import bulks, call
 
 _MOST_WORDS = 4_000

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from trident.base.attempt import Holder, Lease
-from trident.base.discarding import reset_with
+from trident.base.discard_advice import reset_with
+from trident.base.durable_files import make_folder
 from trident.base.errors import LogError
-from trident.base.files import make_folder
 from trident.base.forked_child import free_in_child, held_at_fork, in_child, leave_to_parent
 from trident.base.sqlite_files import FileIdentity, files_of, identities, identity_of, wal_of
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until

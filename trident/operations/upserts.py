@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from trident.base.changes import ADDS
 from trident.base.json_values import jsonable
-from trident.base.leaves import leaves
+from trident.base.leaf_columns import leaves
 from trident.base.years import row_outside_years
 from trident.operations.column_functions import ColumnFunction
 

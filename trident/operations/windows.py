@@ -19,8 +19,8 @@ from trident.base.errors import TopologyError
 from trident.base.option_names import known_options
 from trident.base.short_texts import brief
 from trident.base.step import Step, caller
+from trident.base.time_zones import is_zone
 from trident.base.years import LONGEST
-from trident.base.zones import is_zone
 
 TOO_LONG = "expected at most 10,000 years ('3652425 days'); no two times are further apart"
 """The reason for refusing a duration. (Sums of times and much longer durations would overflow 64 bits.)"""

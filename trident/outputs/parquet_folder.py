@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trident.base.attempt import Lease
+from trident.base.durable_files import fsync_folder
 from trident.base.errors import OutputConflictError
-from trident.base.files import fsync_folder
 from trident.compiler.parquet_files import Part
 
 OWN_FOLDER = "_trident"

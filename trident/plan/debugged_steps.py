@@ -7,7 +7,7 @@ from trident.base.names import did_you_mean
 from trident.plan import nodes
 from trident.plan.hints import step_of
 from trident.plan.nodes import Node
-from trident.plan.rules import is_request
+from trident.plan.step_checks import is_request
 
 DebugSteps = bool | Sequence[str]
 """True: a line for each batch. Names of steps: also a line for each tuple that leaves them."""

@@ -19,8 +19,8 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
-from trident.plan.rules import appended, check_comparable, chosen, known_fields, types_of, under_names
 from trident.plan.states import state_traits
+from trident.plan.step_checks import appended, check_comparable, chosen, known_fields, types_of, under_names
 from trident.plan.window_schema import START
 
 Origin = tuple[int, str]

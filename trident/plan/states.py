@@ -18,7 +18,7 @@ from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.watermark_records import watermark_aggregation
 from trident.operations.windows import CountWindow, SessionWindow, Timing, wakes
 from trident.plan import nodes
-from trident.plan.letters import keeper_of
+from trident.plan.dead_letters import keeper_of
 from trident.plan.watermark_names import watermark_meaning
 from trident.plan.window_inputs import closed_by, counted_by
 from trident.plan.window_schema import PARTITION, has_bounds

@@ -16,7 +16,7 @@ from trident.operations.windows import (
     WindowConfig,
     timestamp_field,
 )
-from trident.plan import rules
+from trident.plan import step_checks
 
 PARTITION = "windowPartition"
 """The name of the field with the number of a tuple's partition, if each partition has its own windows."""
@@ -33,7 +33,7 @@ def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.
     """Return the type of a window's times: that of field `name`, or timestamp if the window follows batch time."""
     if name is None:
         return spark.TimestampType()
-    rules.known_fields(schema, [name], step, " to go by")
+    step_checks.known_fields(schema, [name], step, " to go by")
     kind = schema[name].dataType
     if not isinstance(kind, spark.TimestampType | spark.TimestampNTZType):
         raise step.error(
@@ -125,8 +125,8 @@ def result_fields(windowing: Windowing, group: spark.StructType, time: spark.Dat
     if has_bounds(windowing):
         bounds = [spark.StructField(START, time), spark.StructField(END, time)]
     before = _fields([*bounds, *group.fields], group, step)
-    final = rules.appended(before, windowing.outputs, step, of="the window's results")
-    return rules.appended(final, KIND, step, of="the window's results") if windowing.early else final
+    final = step_checks.appended(before, windowing.outputs, step, of="the window's results")
+    return step_checks.appended(final, KIND, step, of="the window's results") if windowing.early else final
 
 
 def has_bounds(windowing: Windowing) -> bool:

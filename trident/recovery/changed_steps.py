@@ -3,7 +3,7 @@
 A state that retracts rows must retract each row exactly as it was added. If a filter between the changes of a table
 and their aggregate changes, the aggregate keeps rows that the new filter drops, and retracts rows that were never
 added. The log keeps the rows that each state and output is made of, as its last program derived them
-(`trident.plan.readings`). A start compares them. It refuses a change that makes a state wrong, and warns of one that
+(`trident.plan.rows_read`). A start compares them. It refuses a change that makes a state wrong, and warns of one that
 may.
 
 A join by time keeps tuples that wait for tuples of the other side. If a stream is on the other side now, it would be
@@ -27,7 +27,7 @@ from trident.log.protocol import Birth, LogReading, OutputProgress, TransactionL
 from trident.operations.references import has_index_name
 from trident.plan.derived_rows import STREAM
 from trident.plan.nodes import SIDES, Sink, StateWriter, TimeJoin
-from trident.plan.readings import Reading, ReadRows, reading_of
+from trident.plan.rows_read import Reading, ReadRows, reading_of
 from trident.recovery.state_places import OF_PLACE, places_of
 
 OF_STATE, OF_OUTPUT = "state ", "output "

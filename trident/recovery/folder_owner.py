@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from trident.base.attempt import Lease
+from trident.base.durable_files import fsync_folder, make_folder
 from trident.base.errors import FencedError, LogMismatchError
-from trident.base.files import fsync_folder, make_folder
-from trident.configuration.places import files_place
+from trident.configuration.file_locations import files_place
 from trident.configuration.settings import STATES, Settings
 from trident.files.disk import DiskFiles
 from trident.files.lease_records import create_record, newest_epoch, newest_record

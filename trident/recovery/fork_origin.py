@@ -17,7 +17,7 @@ from trident.log.protocol import LogReading, TransactionLog
 from trident.plan.nodes import BestEffort, Sink, SpoutSource
 from trident.plan.sinks import sink_traits
 from trident.recovery.savepoint import SavedOutput
-from trident_spouts.forking import held_by
+from trident_spouts.forkable_sources import held_by
 
 _TABLE = "table "
 """The places of tables begin with it (`trident.plan.sinks`)."""

@@ -1,6 +1,6 @@
 """Detect a state of an earlier incarnation in a store: a store can fall back to a time before a drop or a reset."""
 
-from trident.base.discarding import RESET
+from trident.base.discard_advice import RESET
 from trident.base.errors import LogMismatchError, StateLostError
 from trident.configuration.settings import Settings
 from trident.log.protocol import Birth

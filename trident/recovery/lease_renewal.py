@@ -9,8 +9,8 @@ import threading
 
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogError
+from trident.base.interruptible_waits import Flag
 from trident.base.log_fields import RunLogger
-from trident.base.waiting import Flag
 from trident.log.protocol import TransactionLog
 
 logger = logging.getLogger(__name__)

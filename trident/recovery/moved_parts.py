@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from trident.base.errors import CodeChangedError
 from trident.log.protocol import StreamRecord
 from trident.plan.nodes import SpoutSource
-from trident_spouts.parts import ReadsParts
+from trident_spouts.source_parts import ReadsParts
 
 _SHOWN = 3
 

@@ -22,8 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.crash_points import reach
+from trident.base.durable_files import make_folder
 from trident.base.errors import BatchFailedError, LogError, SpoutError
-from trident.base.files import make_folder
 from trident.compiler.program import Program
 from trident.compiler.stages import cut_nodes
 from trident.configuration.settings import Settings

@@ -9,7 +9,7 @@ from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.engine import Engine
 from trident.compiler.engine_choice import only_on_spark
 from trident.compiler.stages import cut
-from trident.compiler.tracking.unseen import unseen_text
+from trident.compiler.tracking.uncounted_steps import unseen_text
 from trident.configuration.settings import Settings
 from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.run.session import is_at_hand, session_for

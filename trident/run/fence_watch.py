@@ -10,7 +10,7 @@ from concurrent.futures import Future
 
 from trident.base.attempt import Lease
 from trident.base.errors import AttemptCancelledError, BatchTimeoutError, FencedError, LogMismatchError, StateError
-from trident.base.waiting import Flag
+from trident.base.interruptible_waits import Flag
 from trident.batches import events as on
 from trident.batches.group_run import GroupRun
 from trident.log.protocol import TransactionLog

@@ -24,7 +24,7 @@ from trident.base.names import did_you_mean
 from trident.base.step import user_level
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
-from trident.configuration import places
+from trident.configuration import file_locations
 from trident.configuration.settings import STATES
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
@@ -80,7 +80,7 @@ def reset(
     are deleted.
     """
     _check_may_reset(name, checkpointLocation, log)
-    folder = None if checkpointLocation is None else places.folder(checkpointLocation) / name
+    folder = None if checkpointLocation is None else file_locations.folder(checkpointLocation) / name
     files = _files_of(name, folder, filesLocation, filesStorage)
     program = cut(topology)
     log_at = f"in {folder}" if log is None else f"at {log!r}"
@@ -290,7 +290,7 @@ def _files_of(
     name: str, folder: Path | None, filesLocation: str | None, filesStorage: Mapping[str, str] | None
 ) -> FileStore | None:
     """Return the store of a topology's files; None if the topology has no files."""
-    objects = places.files_place(filesLocation, filesStorage)
+    objects = file_locations.files_place(filesLocation, filesStorage)
     if objects is not None:
         return objects.below(name)
     return None if folder is None else DiskFiles(folder, private=True)

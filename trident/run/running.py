@@ -13,8 +13,8 @@ from pyspark.sql import Row
 from trident.base.cached_property import cached_property
 from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
+from trident.base.interruptible_waits import Flag
 from trident.base.log_fields import RunLogger
-from trident.base.waiting import Flag
 from trident.batches import events as on
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
@@ -36,12 +36,12 @@ from trident.reads.state_view import StateView
 from trident.reads.stream_positions import StreamPosition
 from trident.reads.tagging import Tagged, TopologyTags
 from trident.run import registry, sigterm
+from trident.run.controllable import Switchable
 from trident.run.dead_letter_replay import Replay
 from trident.run.fence_watch import Watch
 from trident.run.read_source import RunReadSource
-from trident.run.saving import Saving
-from trident.run.switchable import Switchable
-from trident.run.switches import Switches
+from trident.run.run_control import Switches
+from trident.run.savepoints import Saving
 from trident.run.watched_run import WatchedRun
 from trident.server.access_rules import Rights
 from trident.server.http_server import Server, serve

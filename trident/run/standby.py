@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import StandbyStoppedError, TopologyError
+from trident.base.interruptible_waits import Flag
 from trident.base.log_fields import RunLogger
-from trident.base.waiting import Flag
 from trident.configuration.settings import Settings
 from trident.log.protocol import NO_LEASE, TransactionLog
 from trident.run import registry

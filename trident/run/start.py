@@ -64,8 +64,8 @@ from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
 from trident.run.backfill import Starts, backfilled
 from trident.run.engines import EngineMaker, engine_maker
-from trident.run.lasting import check_lasting
 from trident.run.left_partitions import left_behind
+from trident.run.log_durability import check_lasting
 from trident.run.read_source import RunReadSource
 from trident.run.running import RunningTopology
 from trident.run.standby import Standby, check_turn

@@ -11,6 +11,7 @@ from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.commit_times import CommitTimes
 from trident.reads.stream_positions import StreamPosition
 from trident.server.event_ring import EventRing
+from trident.server.stop_advice import fault_of
 from trident.server.watched import (
     CallStatus,
     Condition,
@@ -20,7 +21,6 @@ from trident.server.watched import (
     WindowStatus,
     positions_of,
 )
-from trident.server.ways_out import fault_of
 from trident.telemetry.event_time import DROPPED
 from trident.telemetry.progress import Progress
 from trident_spouts.executor import ReadSoFar

@@ -20,14 +20,15 @@ from trident.reads.state_view import StateView
 from trident.server import bodies, metrics_page, page_routes
 from trident.server.access_rules import AccessRules
 from trident.server.connection import while_connected
-from trident.server.desk import Desk
-from trident.server.doors import Door
+from trident.server.endpoints import Endpoint
 from trident.server.errors import RequestError
 from trident.server.freshness import Freshness
 from trident.server.guards import Guards, json_answer
 from trident.server.limits import Limits
 from trident.server.openapi import description
 from trident.server.part_queries import PART_PARAMETERS, part_of_query
+from trident.server.request_batching import Desk
+from trident.server.request_context import visit_of
 from trident.server.request_record import Ledger
 from trident.server.row_answers import row_answer, wants_table
 from trident.server.served import Served
@@ -35,8 +36,7 @@ from trident.server.sql_answers import SqlAnswers
 from trident.server.state_feed import StateFeed
 from trident.server.state_pages import Listings, txid_of, value_fields
 from trident.server.tag_answers import TagAnswers
-from trident.server.visit import visit_of
-from trident.server.waiting import Waiting
+from trident.server.waiting_requests import Waiting
 from trident.user_calls.threads import Threads, ended_by_user_code
 from trident.user_calls.watched_calls import Subject
 
@@ -46,10 +46,10 @@ _READ = Subject("a read for a client of the server")
 
 
 def web_app(served: Served, rules: AccessRules, limits: Limits) -> Guards:
-    """Return the ASGI application for `served`: its doors (paths with handlers), and the guards around them."""
+    """Return the ASGI application for `served`: its endpoints (paths with handlers), and the guards around them."""
     requests = MetricsRegistry()
     guards = Guards(rules, limits, Ledger(requests))
-    guards.doors = _Answers(served, rules, limits, requests, guards).doors()
+    guards.endpoints = _Answers(served, rules, limits, requests, guards).endpoints()
     return guards
 
 
@@ -73,22 +73,24 @@ class _Answers:
         self._tags = TagAnswers(served, self._in_thread, self._waiting, limits, self._body)
         self._feed = StateFeed(served, self._in_thread, requests, self._waiting, limits, guards, shared)
 
-    def doors(self) -> list[Door]:
+    def endpoints(self) -> list[Endpoint]:
         return [
-            Door("/metrics", metrics_page.answer(self._served, self._requests, self._in_thread)),
-            Door("/drpc", self._functions),
-            Door("/drpc/{function}", self._execute, ("POST",)),
-            Door("/state", self._states),
-            *self._tags.doors(),
-            # One door for both methods, because an answer 405 must name all methods that the path allows.
-            Door("/state/{state}", self._state, ("GET", "POST")),
-            Door("/state/{state}/changes", self._feed.open),
-            Door("/state/{state}/{key:text}", self._get),
-            Door("/sql", self._sql.answer, ("POST",), checksRights=True),
-            *page_routes.doors(self._served, self._listings, self._in_thread, self._body, self._count, self._guards),
-            Door("/openapi.json", self._description),
-            Door("/healthz", self._health, needsToken=False, isProbe=True),
-            Door("/readyz", self._ready, needsToken=False, isProbe=True),
+            Endpoint("/metrics", metrics_page.answer(self._served, self._requests, self._in_thread)),
+            Endpoint("/drpc", self._functions),
+            Endpoint("/drpc/{function}", self._execute, ("POST",)),
+            Endpoint("/state", self._states),
+            *self._tags.endpoints(),
+            # One endpoint for both methods, because an answer 405 must name all methods that the path allows.
+            Endpoint("/state/{state}", self._state, ("GET", "POST")),
+            Endpoint("/state/{state}/changes", self._feed.open),
+            Endpoint("/state/{state}/{key:text}", self._get),
+            Endpoint("/sql", self._sql.answer, ("POST",), checksRights=True),
+            *page_routes.endpoints(
+                self._served, self._listings, self._in_thread, self._body, self._count, self._guards
+            ),
+            Endpoint("/openapi.json", self._description),
+            Endpoint("/healthz", self._health, needsToken=False, isProbe=True),
+            Endpoint("/readyz", self._ready, needsToken=False, isProbe=True),
         ]
 
     # --- every request -------------------------------------------------------------------------------------------

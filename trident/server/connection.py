@@ -7,7 +7,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from trident.server.errors import RequestError
-from trident.server.visit import visit_of
+from trident.server.request_context import visit_of
 
 _T = TypeVar("_T")
 

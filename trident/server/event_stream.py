@@ -13,10 +13,10 @@ from trident.base.checks import whole_number_in
 from trident.server.errors import RequestError
 from trident.server.event_ring import EventRing
 from trident.server.guards import Guards
-from trident.server.places import Places
+from trident.server.request_context import visit_of
+from trident.server.request_slots import Places
 from trident.server.route_types import InThread
 from trident.server.sse import QUIET_SECONDS, STILL_HERE, EventStream, event
-from trident.server.visit import visit_of
 from trident.server.watched import Watched
 
 _READERS = 64

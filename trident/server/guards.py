@@ -1,4 +1,4 @@
-"""The guards of a server, as one layer around all of its doors.
+"""The guards of a server, as one layer around all of its endpoints.
 
 Every request passes the same guards in the same order: host, rate, token, rights, requests in flight. Each request is
 recorded once, in the audit log and in the metrics. This also holds for an unknown path, a wrong method, a probe, a file
@@ -19,17 +19,17 @@ from starlette.responses import Response
 
 from trident.server import bodies
 from trident.server.access_rules import NOBODY, AccessRules, Grant
-from trident.server.alarms import Alarms
 from trident.server.connection import CLIENT_GONE, client_gone
-from trident.server.doors import Door, Found, find_door
+from trident.server.endpoints import Endpoint, Found, find_endpoint
 from trident.server.errors import RequestError, body_of, status_of
 from trident.server.limits import Limits
-from trident.server.places import Places
 from trident.server.rate_limit import RateLimit
+from trident.server.request_context import Visit
 from trident.server.request_record import Ledger
+from trident.server.request_slots import Places
 from trident.server.sse import EventStream
-from trident.server.unsent import Unsent
-from trident.server.visit import Visit
+from trident.server.timeouts import Alarms
+from trident.server.unsent_answers import Unsent
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _PIECE = 64 << 10
 
 
 class Guards:
-    """The ASGI application around the doors of a server."""
+    """The ASGI application around the endpoints of a server."""
 
     def __init__(self, rules: AccessRules, limits: Limits, ledger: Ledger) -> None:
         self._rules, self._limits, self._ledger = rules, limits, ledger
@@ -47,7 +47,7 @@ class Guards:
         self._unsent = Unsent()
         self.alarms = Alarms()
         """The limits of time of the requests."""
-        self.doors: Sequence[Door] = ()
+        self.endpoints: Sequence[Endpoint] = ()
         self.ending: Callable[[], bool] = lambda: False
         """A function that returns whether the server is about to stop. Endless answers then end."""
 
@@ -59,9 +59,9 @@ class Guards:
         """Answer a request. This never raises: an error becomes an answer, or the end of the connection."""
         if scope["type"] != "http":
             return
-        found = find_door(self.doors, scope)
+        found = find_endpoint(self.endpoints, scope)
         request = Request(scope | {"path_params": found.parameters}, receive, send)
-        told = _Told(request, found.door, self._ledger, self._unsent, send)
+        told = _Told(request, found.endpoint, self._ledger, self._unsent, send)
         try:
             await self._answer(request, found, told.send)
         except asyncio.CancelledError:  # the server stops, and no longer waits for this answer
@@ -89,24 +89,24 @@ class Guards:
             visit.leave()
 
     async def _checked(self, request: Request, found: Found, visit: Visit) -> Response:
-        """Return the answer of the door, or the refusal of the first guard that rejects the request."""
+        """Return the answer of the endpoint, or the refusal of the first guard that rejects the request."""
         try:
             self._check(request, found, visit)
-            if found.door is None:
+            if found.endpoint is None:
                 raise _no_door(request, found)
-            return await found.door.answer(request)
+            return await found.endpoint.answer(request)
         except ClientDisconnect:
             return refusal(client_gone())
         except Exception as error:
             return refusal(error, visit.grant)
 
     def _check(self, request: Request, found: Found, visit: Visit) -> None:
-        door, headers = found.door, request.headers
-        probe = door is not None and door.isProbe
+        endpoint, headers = found.endpoint, request.headers
+        probe = endpoint is not None and endpoint.isProbe
         self._check_host_and_rate(request, probe)
-        if door is None or door.needsToken:
+        if endpoint is None or endpoint.needsToken:
             visit.grant = self._rules.grant_of(headers.get("authorization"))
-            if door is None or not door.checksRights:
+            if endpoint is None or not endpoint.checksRights:
                 visit.grant.check(found.parameters.get("function"), found.parameters.get("state"))
         elif probe and self._rules.knows(headers.get("host", "")):
             visit.grant = self._rules.grant_if_any(headers.get("authorization"))
@@ -132,9 +132,9 @@ class Guards:
 class _Told:
     """Sends an answer to its client, piece by piece, and records the request once."""
 
-    def __init__(self, request: Request, door: Door | None, ledger: Ledger, unsent: Unsent, send: Any) -> None:
+    def __init__(self, request: Request, endpoint: Endpoint | None, ledger: Ledger, unsent: Unsent, send: Any) -> None:
         self._request, self._ledger, self._unsent, self._send = request, ledger, unsent, send
-        self._path = None if door is None else door.path
+        self._path = None if endpoint is None else endpoint.path
         self._began = time.perf_counter()
         self.isBegun = False
 

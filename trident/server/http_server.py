@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from trident.base.ending import Ending
+from trident.base.context_manager import Ending
 from trident.base.errors import MissingPackageError, TopologyError
 from trident.base.secrets import SOURCES
 from trident.server.access_rules import AccessRules, Rights, is_loopback, read_token

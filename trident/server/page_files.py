@@ -11,7 +11,7 @@ from importlib.resources.abc import Traversable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from trident.server.doors import Door
+from trident.server.endpoints import Endpoint
 
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -33,9 +33,9 @@ _HEADERS = {
 }
 
 
-def file_doors() -> list[Door]:
-    """Return the doors of the page's files. The files contain no data of the topology, so they need no token."""
-    return [Door("/", _answer, needsToken=False), Door("/page/{path:path}", _answer, needsToken=False)]
+def file_endpoints() -> list[Endpoint]:
+    """Return the endpoints of the page's files. The files contain no data of the topology, so they need no token."""
+    return [Endpoint("/", _answer, needsToken=False), Endpoint("/page/{path:path}", _answer, needsToken=False)]
 
 
 async def _answer(request: Request) -> Response:

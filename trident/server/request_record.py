@@ -7,7 +7,7 @@ from trident.base.metrics import MetricsRegistry
 
 audit = logging.getLogger("trident.audit")
 
-NO_DOOR = "other"
+NO_ENDPOINT = "other"
 """The path in metrics for requests with an unknown path. The real paths would create an unlimited number of series."""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -25,10 +25,10 @@ class Ledger:
     def __init__(self, metrics: MetricsRegistry) -> None:
         self._metrics = metrics
 
-    def tell(self, client: str, method: str, path: bytes, door: str | None, status: int, seconds: float) -> None:
-        """Record a request with this path; `door` is the template of its door."""
-        at = door or NO_DOOR
-        method = method if method in _METHODS else NO_DOOR
+    def tell(self, client: str, method: str, path: bytes, endpoint: str | None, status: int, seconds: float) -> None:
+        """Record a request with this path; `endpoint` is the template of its endpoint."""
+        at = endpoint or NO_ENDPOINT
+        method = method if method in _METHODS else NO_ENDPOINT
         self._metrics.count(
             "trident_http_requests_total",
             "Requests that this server answered.",
@@ -41,11 +41,13 @@ class Ledger:
             "trident_http_request_seconds", "Seconds from a request to the beginning of its answer.", seconds, path=at
         )
         if audit.isEnabledFor(logging.INFO):
-            audit.info("%s %s %s: %d in %.1f ms", plain(client), method, path_shown(path, door), status, seconds * 1000)
+            audit.info(
+                "%s %s %s: %d in %.1f ms", plain(client), method, path_shown(path, endpoint), status, seconds * 1000
+            )
 
     def tell_no_request(self, client: str, status: int) -> None:
         """Record bytes that were not a request. The server has answered with this status and closed the connection."""
-        self.tell(client, NO_DOOR, b"-", None, status, 0.0)
+        self.tell(client, NO_ENDPOINT, b"-", None, status, 0.0)
 
 
 def plain(text: str | bytes) -> str:
@@ -58,7 +60,7 @@ def plain(text: str | bytes) -> str:
     return quote(content[:_LONGEST], safe=_PLAIN)
 
 
-def path_shown(raw: bytes, door: str | None) -> str:
+def path_shown(raw: bytes, endpoint: str | None) -> str:
     """Return the path of a request as the audit log shows it: without keys; of an unknown path only the beginning.
 
     >>> path_shown(b"/state/counts/dog", "/state/{state}/{key:text}"), path_shown(b"/stat/counts/dog", None)
@@ -66,5 +68,5 @@ def path_shown(raw: bytes, door: str | None) -> str:
     """
     path = plain(raw)
     parts = path.split("/", 3)
-    secret = door is None or "{key" in door
+    secret = endpoint is None or "{key" in endpoint
     return "/".join([*parts[:3], "..."]) if secret and len(parts) > 3 else path

@@ -15,11 +15,11 @@ from trident.server.connection import while_connected
 from trident.server.errors import RequestError
 from trident.server.freshness import Freshness
 from trident.server.limits import Limits
-from trident.server.places import Places
+from trident.server.request_context import visit_of
+from trident.server.request_slots import Places
 from trident.server.row_answers import row_answer
 from trident.server.served import Served
-from trident.server.visit import visit_of
-from trident.server.waiting import Waiting
+from trident.server.waiting_requests import Waiting
 from trident.sql.sql_limits import SqlLimits
 from trident.sql.sql_result import SqlResult
 

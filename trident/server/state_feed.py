@@ -21,12 +21,12 @@ from trident.server.errors import RequestError, body_of, status_of
 from trident.server.freshness import Freshness
 from trident.server.guards import Guards
 from trident.server.limits import Limits
-from trident.server.places import GiveBack, Places
+from trident.server.request_context import visit_of
+from trident.server.request_slots import GiveBack, Places
 from trident.server.route_types import InThread
 from trident.server.served import Served
 from trident.server.sse import QUIET_SECONDS, STILL_HERE, EventStream, event
-from trident.server.visit import visit_of
-from trident.server.waiting import Waiting
+from trident.server.waiting_requests import Waiting
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from trident.reads.committed_reads import ReadAbandoned, checked_by
 from trident.reads.state_view import StateView
 from trident.server.connection import while_connected
 from trident.server.errors import RequestError
-from trident.server.places import Places
+from trident.server.request_context import visit_of
+from trident.server.request_slots import Places
 from trident.server.route_types import InThread
-from trident.server.visit import visit_of
 from trident_state.keys import encode_keys
 
 _T = TypeVar("_T")

@@ -13,14 +13,14 @@ from trident.reads.tagging import Tag
 from trident.server import bodies
 from trident.server.access_rules import Grant
 from trident.server.connection import while_connected
-from trident.server.doors import Door
+from trident.server.endpoints import Endpoint
 from trident.server.errors import RequestError
 from trident.server.guards import json_answer
 from trident.server.limits import Limits
+from trident.server.request_context import visit_of
 from trident.server.route_types import InThread
 from trident.server.served import Served
-from trident.server.visit import visit_of
-from trident.server.waiting import Waiting
+from trident.server.waiting_requests import Waiting
 
 Body = Callable[[Request], Awaitable[bytes]]
 
@@ -32,11 +32,11 @@ class TagAnswers:
         self._served, self._in_thread, self._waiting = served, in_thread, waiting
         self._limits, self._body = limits, body
 
-    def doors(self) -> list[Door]:
-        """Return the doors of the tags."""
+    def endpoints(self) -> list[Endpoint]:
+        """Return the endpoints of the tags."""
         return [
-            Door("/tags", self._tags, ("GET", "POST"), checksRights=True),
-            Door("/tags/{tag}", self._drop, ("DELETE",), checksRights=True),
+            Endpoint("/tags", self._tags, ("GET", "POST"), checksRights=True),
+            Endpoint("/tags/{tag}", self._drop, ("DELETE",), checksRights=True),
         ]
 
     async def _tags(self, request: Request) -> Response:

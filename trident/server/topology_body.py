@@ -7,8 +7,8 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.values import type_name
+from trident.plan.dead_letters import keeper_of
 from trident.plan.guarantee import guarantee_of
-from trident.plan.letters import keeper_of
 from trident.plan.nodes import SpoutSource, StateWriter, Watermark, walk
 from trident.plan.state_schema import keys_of, value_of
 from trident.plan.topology_protocol import TopologyPlan

@@ -14,6 +14,7 @@ from trident_spouts.executor import Spout as Spout
 from trident_spouts.executor import SpoutExecutor as SpoutExecutor
 from trident_spouts.executor import SpoutKind as SpoutKind
 from trident_spouts.feeder import FeederBatchSpout as FeederBatchSpout
+from trident_spouts.files.folder_watch import Watch as Watch
 from trident_spouts.files.folders import Folders as Folders
 from trident_spouts.files.formats import Csv as Csv
 from trident_spouts.files.formats import Json as Json
@@ -22,7 +23,6 @@ from trident_spouts.files.formats import Text as Text
 from trident_spouts.files.parquet import FilesEmission as FilesEmission
 from trident_spouts.files.spout import FileSpout as FileSpout
 from trident_spouts.files.user_paths import Manifest as Manifest
-from trident_spouts.files.watch import Watch as Watch
 from trident_spouts.fixed import FixedBatchSpout as FixedBatchSpout
 from trident_spouts.iterable import IterableSpout as IterableSpout
 from trident_spouts.jdbc.spout import JdbcSpout as JdbcSpout
@@ -39,7 +39,7 @@ from trident_spouts.protocols import PartitionedSpout as PartitionedSpout
 from trident_spouts.protocols import TridentSpout as TridentSpout
 from trident_spouts.rate import RateSpout as RateSpout
 from trident_spouts.redis_streams.spout import RedisStreamSpout as RedisStreamSpout
-from trident_spouts.shares import SharesEmission as SharesEmission
+from trident_spouts.shared_reading import SharesEmission as SharesEmission
 from trident_spouts.source_times import SourceSpan as SourceSpan
 from trident_spouts.spark_spout import SparkSpout as SparkSpout
 from trident_spouts.streaming_spout import StreamingSpout as StreamingSpout

@@ -18,14 +18,14 @@ from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.committed_reads import ReadSource
 from trident.reads.state_view import StateView
 from trident.sql import worker
-from trident.sql.gathering import Wanted, gather, gather_past
-from trident.sql.handover import written
 from trident.sql.places_in_text import placed, position_in
 from trident.sql.point_reads import index_of, keys_of
+from trident.sql.queried_states import Wanted, gather, gather_past
 from trident.sql.sealed_process import ProcessEnded, SealedProcess, SealedProcesses
 from trident.sql.sql_limits import MOST_TEXT, Deadline, SqlLimits
 from trident.sql.sql_result import Arguments, SqlResult
 from trident.sql.statement import NamedTable, Statement, read_statement
+from trident.sql.table_handover import written
 
 
 def _allow(state: str) -> None:

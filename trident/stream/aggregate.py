@@ -15,7 +15,7 @@ from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.bundles import Bundle, BundleMember
 from trident.operations.functions import Declared
 from trident.operations.output_fields import OutputsLike, read_outputs
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.stream.aggregate_conditions import Conditioned
 from trident.stream.argument_types import AggregatorArgument
 from trident.stream.arguments import Arguments, operation_site, read_arguments, several
@@ -132,7 +132,7 @@ def chained(
     """Add an aggregate of these members to `stream`, grouped by the fields `group`, and return its stream."""
     schema = select(stream.schema, group)
     for member in members:
-        schema = rules.appended(schema, member.outputs, step, of="the group")
+        schema = step_checks.appended(schema, member.outputs, step, of="the group")
     return stream._then(nodes.Aggregate(stream._node, group, tuple(members), scope, **step.gives(schema)))
 
 
@@ -144,7 +144,7 @@ def folded(
         return bundled(stream, group, call, usage)
     read, inputs, how = _read_folding(Conditioned.of(stream), call, usage)
     output = StructType([StructField(how.output, how.type)])
-    schema = rules.appended(select(stream.schema, group), output, call.step, of="the group")
+    schema = step_checks.appended(select(stream.schema, group), output, call.step, of="the group")
     return read.stream, inputs, how, schema
 
 
@@ -157,7 +157,7 @@ def bundled(
         read, inputs, how = _read_folding(read, each, usage)
         members.append(bundle_member(inputs, how, each.step))
         field = StructType([StructField(how.output, how.type)])
-        schema = rules.appended(schema, field, each.step, of="the group")
+        schema = step_checks.appended(schema, field, each.step, of="the group")
     bundle = Bundle(tuple(members))
     inputs = tuple(name for name in read.stream.schema.names if any(name in member.inputs for member in members))
     output = "value"  # the field that holds the structs of a frozen batch, beside the group fields

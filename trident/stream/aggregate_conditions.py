@@ -19,7 +19,7 @@ from trident.operations.callables import check_arguments, check_predicate, read_
 from trident.operations.filtered_aggregators import CountWhere, Filtered
 from trident.operations.functions import Operation
 from trident.operations.portable import bound_operation
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.stream.arguments import operation_site
 from trident.stream.base import StreamBase
 
@@ -91,7 +91,7 @@ class Conditioned:
     ) -> tuple["Conditioned", str]:
         stream, outputs = self.stream, StructType([made])
         number = len(self.fields) + 1
-        gives = step.gives(rules.appended(stream.schema, outputs, step), str(number) if number > 1 else "")
+        gives = step.gives(step_checks.appended(stream.schema, outputs, step), str(number) if number > 1 else "")
         node = nodes.Each(stream._node, inputs, operation, outputs, **gives)
         stream._register.add(stream._label, node, part=True)
         extended = stream._new(node, stream._label)

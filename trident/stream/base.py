@@ -10,10 +10,10 @@ from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.functions import Operation
-from trident.plan import rules
+from trident.plan import step_checks
+from trident.plan.dead_letter_replays import with_replays
 from trident.plan.nodes import Node
-from trident.plan.register import Register
-from trident.plan.replays import with_replays
+from trident.plan.step_register import Register
 from trident.stream import names_elsewhere
 from trident.stream.checked_calls import CheckedCalls
 from trident.stream.display import Drawable
@@ -85,7 +85,7 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
 
     def _inputs(self, fields: FieldsLike | None, step: Step) -> tuple[str, ...]:
         """Return the field names in `fields` after a check; None means all fields of this stream."""
-        return self.fields if fields is None else rules.known_fields(self.schema, fields, step)
+        return self.fields if fields is None else step_checks.known_fields(self.schema, fields, step)
 
     def _check_reads(self, inputs: tuple[str, ...], operation: Operation, step: Step) -> None:
         """Raise TopologyError if an operation must not read these fields, or the fields that its text names.
@@ -113,8 +113,8 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
 
     def _named(self, fields: tuple[FieldsLike, ...], step: Step) -> tuple[str, ...]:
         """Return the field names in `fields`, the arguments of a verb such as `project`, after a check."""
-        names = [name for argument in fields for name in rules.known_fields(self.schema, argument, step)]
-        return rules.known_fields(self.schema, names, step)
+        names = [name for argument in fields for name in step_checks.known_fields(self.schema, argument, step)]
+        return step_checks.known_fields(self.schema, names, step)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._node.step}: {ddl(self.schema)})"

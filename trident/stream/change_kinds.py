@@ -13,15 +13,15 @@ from trident.base.types import select
 from trident.operations.column_functions import ColumnFunction
 from trident.operations.debezium import Debezium
 from trident.operations.functions import Call, Operation
-from trident.plan import nodes, rules
-from trident.plan.replays import with_replays
+from trident.plan import nodes, step_checks
+from trident.plan.dead_letter_replays import with_replays
 from trident.stream.each import EachVerbs
 
 
 def add_kinds(stream: EachVerbs[Any], field: str, kind_of: ColumnFunction, step: Step, onError: object) -> nodes.Node:
     """Add the steps that replace `field` by the kind of change that it denotes, as the last field."""
     others = [name for name in stream.schema.names if name != field]
-    rules.chosen(stream.schema, others, step)
+    step_checks.chosen(stream.schema, others, step)
     if CHANGE.lower() in map(str.lower, others):
         raise step.wrong(
             f"the stream already has a field {CHANGE!r}, the name reserved for the kind of change: rename it"
@@ -44,7 +44,7 @@ def add_events(
 ) -> nodes.Node:
     """Add the step that replaces each tuple by the changes in its event. `read` decodes one event."""
     step = step.with_function(site_of(reader))
-    names = rules.known_fields(stream.schema, list(reader.inputFields), step)
+    names = step_checks.known_fields(stream.schema, list(reader.inputFields), step)
     operation = Operation(read, step.called, Call.VALUES, many=True)
     policy = stream._policy(onError, operation, step)
     node: nodes.Node = nodes.Map(stream._node, names, operation, policy, **step.gives(reader.outputFields))

@@ -19,8 +19,8 @@ from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike
 from trident.operations.retractions import retractable, retracting
 from trident.operations.signed_sums import SignedPlan, signed_plan
-from trident.plan import nodes, rules
-from trident.plan.replays import with_replays
+from trident.plan import nodes, step_checks
+from trident.plan.dead_letter_replays import with_replays
 from trident.stream import names_elsewhere
 from trident.stream.argument_types import EvolveLike, IndexLike
 from trident.stream.arguments import Arguments
@@ -99,7 +99,7 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
             return self._of_changes(add_events(self, kindField, kindField, step, onError))
         if not isinstance(kindField, str):
             raise step.wrong(f"{brief(kindField)} is not the name of a field; write {_AS_CHANGES}")
-        (name,) = rules.known_fields(self.schema, [kindField], step)
+        (name,) = step_checks.known_fields(self.schema, [kindField], step)
         read = KindOf(name, SAME if kinds is None else _checked(kinds, step))
         return self._of_changes(add_kinds(self, name, read, step, onError))
 
@@ -273,7 +273,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
             )
         if CHANGE.lower() in map(str.lower, outputs.names):
             raise step.wrong(f"{_HOLDS}; give the output field another name")
-        schema = rules.appended(self.schema, outputs, step, replace=True)
+        schema = step_checks.appended(self.schema, outputs, step, replace=True)
         gives = step.gives(schema, ".values")
         each: nodes.Node = nodes.Each(self._node, node.inputs, node.function, outputs, node.onError, **gives)
         each = with_replays(self._register, self._label, each)
@@ -302,12 +302,12 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         else:
             node, reads, folding = self._signed(plan, step), tuple(plan.outputs.names), plan.aggregation
         value = StructType([StructField(folding.output, folding.type)])
-        schema = rules.appended(select(self.schema, group), value, step, of="the group")
+        schema = step_checks.appended(select(self.schema, group), value, step, of="the group")
         return node, reads, folding, schema
 
     def _signed(self, plan: SignedPlan, step: Step) -> nodes.Node:
         """Add the step that multiplies the numbers of a removed row by -1."""
-        schema = rules.appended(self.schema, plan.outputs, step)
+        schema = step_checks.appended(self.schema, plan.outputs, step)
         operation, reads = Operation(plan.function, step.called, Call.VALUES), (CHANGE, *plan.inputs)
         node = nodes.Each(self._node, reads, operation, plan.outputs, **step.gives(schema, ".signed"))
         self._register.add(self._label, node, part=True)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from trident.base.types import select
 from trident.operations.dead_letters import LETTER
 from trident.operations.error_policy import DeadLetter
-from trident.plan import joins, nodes, rules
-from trident.plan.register import Register
-from trident.plan.replays import replay_of
+from trident.plan import joins, nodes, step_checks
+from trident.plan.dead_letter_replays import replay_of
+from trident.plan.step_register import Register
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.joins import merged
 
@@ -53,7 +53,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         Stream(lines/1:replayable: line string)
         """
         step = self._step("replayable")
-        if rules.is_request(self._node):
+        if step_checks.is_request(self._node):
             raise step.wrong("a failed DRPC request returns its error to the caller, so there is nothing to replay")
         if self._label in self._register.replayable:
             site = self._register.replayable[self._label].site

@@ -9,7 +9,7 @@ from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.first_of_key import FirstOfKey
 from trident.operations.windows import Duration, EventTime, microseconds
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.watermark_names import watermark_name
 from trident.plan.window_schema import time_field
 from trident.stream.arguments import is_factory
@@ -87,7 +87,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         check_no_requests(self._node, step)
         if is_factory(fields):
             raise step.wrong(f"{brief(fields)} is in the position of the fields; write {_USAGE}")
-        names = rules.chosen(self.schema, self._inputs(fields, step), step).names
+        names = step_checks.chosen(self.schema, self._inputs(fields, step), step).names
         step = Step(f"{step.label}({', '.join(names)})" if fields is not None else step.label, step.called)
         factory = factory_or_memory(stateFactory, step, _USAGE)
         updating = _read_updating(timestampField, within, lateness, step)
@@ -97,7 +97,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
                 "remembered: remove one of the two"
             )
         keys = select(self.schema, names)
-        rules.check_comparable(keys, step)
+        step_checks.check_comparable(keys, step)
         spec = state_spec(self._register, name, factory, step, default=f"{self._label}.seen")
         value, watermark = StructField("firstTxid", LongType()), None
         if updating.config is not None:
@@ -113,7 +113,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
             keys,
             spec,
             watermark,
-            **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
+            **step.gives(step_checks.appended(keys, StructType([value]), step, of="the key")),
         )
         return self._through(add_update(self._register, self._label, node, self.schema, step))
 

@@ -17,7 +17,7 @@ from trident.operations.error_policy import DeadLetter, OnError, OnErrorLike, re
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
 from trident.operations.portable import Several, bound_operation, is_expressions, read_mapping, with_members, with_types
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
 from trident.stream.base import StreamBase, StreamT
@@ -128,7 +128,7 @@ class EachVerbs(StreamBase[StreamT]):
         step = self._step("project")
         if names := with_members(fields, self.schema):
             inputs, operation = bound_operation(Several(tuple(map(col, names))), self.schema, step)
-            schema = rules.members(self.schema, names, operation.target.outputType, step)
+            schema = step_checks.members(self.schema, names, operation.target.outputType, step)
             return self._then(nodes.Map(self._node, inputs, operation, None, **step.gives(schema)))
         return self._projected(self._named(fields, step), step)
 
@@ -145,7 +145,7 @@ class EachVerbs(StreamBase[StreamT]):
         """
         step = self._step("drop")
         dropped = self._named(fields, step)
-        rules.chosen(self.schema, dropped, step)
+        step_checks.chosen(self.schema, dropped, step)
         kept = tuple(name for name in self.fields if name not in dropped)
         if not kept:
             raise step.wrong(f"no field is left; the fields are ({ddl(self.schema)})")
@@ -165,7 +165,7 @@ class EachVerbs(StreamBase[StreamT]):
         [Row(n='dog', word=2)]
         """
         step = self._step("rename")
-        schema = rules.renamed(self.schema, _renames(old, new, step), step)
+        schema = step_checks.renamed(self.schema, _renames(old, new, step), step)
         return self._then(nodes.Project(self._node, self.fields, **step.gives(schema)))
 
     def peek(
@@ -204,7 +204,7 @@ class EachVerbs(StreamBase[StreamT]):
         return self._then(nodes.Peek(self._node, inputs, operation, policy, **step.gives(self.schema)))
 
     def _projected(self, names: tuple[str, ...], step: Step) -> StreamT:
-        schema = rules.chosen(self.schema, names, step)
+        schema = step_checks.chosen(self.schema, names, step)
         return self._then(nodes.Project(self._node, names, **step.gives(schema)))
 
     # --- shared ---------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class EachVerbs(StreamBase[StreamT]):
         if filter is not None:
             raise step.wrong(f"a filter takes no outputFields; write {_EACH}")
         inputs, operation, outputs = self._function(call)
-        schema = rules.appended(self.schema, outputs, step, replace=replace)
+        schema = step_checks.appended(self.schema, outputs, step, replace=replace)
         for name in outputs.names:
             if name in group:
                 raise step.wrong(
@@ -284,7 +284,7 @@ class EachVerbs(StreamBase[StreamT]):
         branch.
         """
         policy = read_policy(onError, operation, step)
-        if policy is not None and rules.is_request(self._node):
+        if policy is not None and step_checks.is_request(self._node):
             raise step.wrong("onError applies to batches only; a failed DRPC request returns its error to the caller")
         if self._register.branch and isinstance(policy, DeadLetter):
             raise step.wrong("a best-effort branch cannot keep dead letters; use onError='skip', or omit it")

@@ -11,7 +11,7 @@ from trident.base.types import select
 from trident.operations.output_fields import read_outputs
 from trident.operations.query_functions import EntryGet, MapGet
 from trident.operations.references import each_key, each_part, every_directory
-from trident.plan import rules
+from trident.plan import step_checks
 from trident.plan.state_schema import keys_of
 from trident.stream.arguments import Arguments
 from trident.stream.state import StateBase
@@ -34,7 +34,7 @@ def add_index_query(stream: Any, state: StateBase[Any], call: Arguments, fields:
     if call.outputs is None:
         raise step.wrong("name the output fields: the key fields, then the value")
     inputs, outputs = stream._inputs(call.inputs, step), read_outputs(call.outputs, step).schema
-    rules.check_query_keys(
+    step_checks.check_query_keys(
         select(stream.schema, inputs), StructType(keys_of(index).fields[:-1]), index.state.name, step
     )
     if len(outputs.names) <= len(keys.names):
@@ -44,7 +44,7 @@ def add_index_query(stream: Any, state: StateBase[Any], call: Arguments, fields:
         )
     found = StructType([StructField(name, key.dataType) for name, key in zip(outputs.names, keys.fields, strict=False)])
     values = StructType(outputs.fields[len(keys.names) :])
-    rules.appended(stream.schema, outputs, step, replace=replace)
+    step_checks.appended(stream.schema, outputs, step, replace=replace)
     taken = [*stream.schema.names, *outputs.names]
     part, listed = free_name("part", taken), free_name("listed", taken)
     held = type(state)(state._register, index, state._label)

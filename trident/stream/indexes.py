@@ -10,7 +10,7 @@ from trident.base.names import brief, free_name
 from trident.base.step import Step, within
 from trident.base.types import select
 from trident.operations.references import DirectoryOf, Keys, PartOf, index_name, listed_fields
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.state_schema import keys_of
 from trident.stream.state import StateBase, StateT
 from trident.stream.state_images import changes_of, fields_of_values
@@ -58,10 +58,10 @@ def with_indexes(state: StateT, index: object) -> StateT:
     step, keys = Step(f"{node.step}, index={brief(index)}", node.site), keys_of(node)
     if not keys.names:
         raise step.wrong("the state is one value without key fields, so an index has nothing to find")
-    rows = rules.appended(keys, fields_of_values(state, step), step, of="the key")
+    rows = step_checks.appended(keys, fields_of_values(state, step), step, of="the key")
     for names in _several(index, step):
-        fields = rules.known_fields(rows, list(names), step)
-        rules.check_comparable(select(rows, fields), step)
+        fields = step_checks.known_fields(rows, list(names), step)
+        step_checks.check_comparable(select(rows, fields), step)
         with within(CallSite(node.site.name, node.site.file, node.site.line)):
             index_of(state, fields)
     return state

@@ -13,11 +13,11 @@ from trident.operations.interval_joins import IntervalJoining, Side
 from trident.operations.join_kinds import JoinType, JoinTypes, read_join_types
 from trident.operations.output_fields import OutputsLike
 from trident.operations.windows import TOO_LONG, Duration, EventTime
-from trident.plan import joins, nodes, rules
+from trident.plan import joins, nodes, step_checks
 from trident.stream.base import StreamBase, StreamT
-from trident.stream.joined import common_time, held_fields, joined_watermarks
 from trident.stream.joins import label_and_step
 from trident.stream.state_specs import add_update, check_no_requests, factory_or_memory, state_spec
+from trident.stream.time_joins import common_time, held_fields, joined_watermarks
 from trident_state.store import ttl_of_factory
 
 JoinedT = TypeVar("JoinedT", bound=StreamBase[Any])
@@ -137,7 +137,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             held,
             spec,
             joined_watermarks(self._register, label, streams, joining.sides, spec, kind, step),
-            **step.gives(rules.appended(held, StructType([value]), step, of="the key")),
+            **step.gives(step_checks.appended(held, StructType([value]), step, of="the key")),
         )
         return self._paired(add_update(self._register, label, node, outputs, step), label)
 

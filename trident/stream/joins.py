@@ -16,7 +16,7 @@ from trident.operations.join_kinds import (
 )
 from trident.operations.output_fields import OutputsLike
 from trident.plan import joins, nodes
-from trident.plan.register import Register
+from trident.plan.step_register import Register
 from trident.stream.base import StreamBase, StreamT
 
 

@@ -13,7 +13,7 @@ from trident.base.step import Step
 from trident.base.types import ddl, select
 from trident.operations.functions import Call, Operation
 from trident.operations.upserts import UpsertMessage
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.change_order import consolidated
 from trident.plan.kafka_target import KafkaTarget
 from trident.stream.base import StreamBase, StreamT
@@ -111,7 +111,7 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
         values = self.fields[:-1] if valueFields is None else self._inputs(valueFields, step)
         if CHANGE in values:
             raise step.wrong(f"{CHANGE!r} is not a field of the row, but the kind of its change")
-        return keys, rules.chosen(self.schema, values, step)
+        return keys, step_checks.chosen(self.schema, values, step)
 
     def _messages(self, message: UpsertMessage, step: Step) -> nodes.Node:
         """Add the steps that build the messages, and return the last one, with the fields key, value and kind."""
@@ -124,7 +124,7 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
             _kind(self.schema, message.values, message.raw_value),
         )
         outputs = StructType([StructField(name, kind) for name, kind in zip(made, kinds, strict=True)])
-        both = rules.appended(self.schema, outputs, step)
+        both = step_checks.appended(self.schema, outputs, step)
         reads = (CHANGE, *message.keys, *message.values)
         node: nodes.Node = nodes.Each(self._node, reads, operation, outputs, **step.gives(both, ".messages"))
         self._register.add(self._label, node, part=True)

@@ -12,7 +12,7 @@ from trident.base.short_texts import typed_brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
 from trident.operations.kafka_messages import INTERNAL, OF_BROKERS, Deliverable, is_topic
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.kafka_target import KafkaGuarantee, KafkaTarget
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.outputs import check_output, output_name
@@ -172,7 +172,7 @@ def _field(
         return None
     if not isinstance(name, str):
         raise step.wrong(f"{parameter}={typed_brief(name)}: expected the name of a field")
-    names = rules.known_fields(schema, name, step, f" for {parameter}=")
+    names = step_checks.known_fields(schema, name, step, f" for {parameter}=")
     if len(names) != 1:
         raise step.wrong(f"{parameter}={name!r}: expected one field")
     kind = schema[names[0]].dataType

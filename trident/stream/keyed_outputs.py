@@ -5,7 +5,7 @@ from pyspark.sql.types import StructType
 from trident.base.changes import CHANGE
 from trident.base.names import FieldsLike
 from trident.base.step import Step
-from trident.plan import rules
+from trident.plan import step_checks
 from trident.plan.change_order import consolidated
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.ordered_changes import check_order
@@ -23,10 +23,10 @@ def row_key(stream: StreamBase[StreamT], key: FieldsLike | None, verb: str, step
 
 def key_fields(stream: StreamBase[StreamT], keyFields: FieldsLike, step: Step) -> StructType:
     """Return the key fields of an output. Refuse changes whose order within a batch may not be that of the source."""
-    keys = rules.chosen(stream.schema, stream._inputs(keyFields, step), step)
+    keys = step_checks.chosen(stream.schema, stream._inputs(keyFields, step), step)
     if stream._changes and CHANGE in keys.names:
         raise step.wrong(f"{CHANGE!r} holds the kind of each change and cannot be part of the key")
-    rules.check_comparable(keys, step)
+    step_checks.check_comparable(keys, step)
     if stream._changes and not consolidated(stream._node):
         check_order(stream._register, stream._node, keys.names, step)
     return keys

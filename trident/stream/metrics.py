@@ -13,7 +13,7 @@ from trident.base.step import Step
 from trident.base.types import type_ddl
 from trident.operations.aggregates.count import Count
 from trident.operations.aggregates.sum import Sum
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.stream.aggregate import chained, read_members
 from trident.stream.aggregate_conditions import Conditioned
 from trident.stream.base import StreamBase, StreamT
@@ -75,7 +75,7 @@ class MetricVerbs(StreamBase[StreamT]):
         if not isinstance(help, str):
             raise step.wrong(f"help={typed_brief(help)}: expected a text")
         check_output(self, step)
-        fields = () if labels is None else rules.known_fields(self.schema, labels, step)
+        fields = () if labels is None else step_checks.known_fields(self.schema, labels, step)
         for name in fields:
             if name in _OURS or not _LABEL.fullmatch(name):
                 raise step.wrong(
@@ -119,7 +119,7 @@ def _number(stream: StreamBase[Any], field: object, step: Step) -> str:
     """Return the name of a numeric field. Raises an error for any other field."""
     if not isinstance(field, str):
         raise step.wrong(f"by={typed_brief(field)}: expected the name of a field")
-    (name,) = rules.known_fields(stream.schema, field, step)
+    (name,) = step_checks.known_fields(stream.schema, field, step)
     kind = stream.schema[name].dataType
     if not isinstance(kind, spark.IntegralType | spark.FractionalType):
         raise step.error(TypeDeclarationError, f"by: field {name!r} is {type_ddl(kind)}: expected a number")

@@ -7,8 +7,8 @@ from trident.base.names import brief
 from trident.base.step import Step, caller
 from trident.operations.multireducers import read_multi_reducer
 from trident.operations.output_fields import OutputsLike, emitted
-from trident.plan import joins, nodes, rules
-from trident.plan.register import Register
+from trident.plan import joins, nodes, step_checks
+from trident.plan.step_register import Register
 from trident.stream.arguments import operation_site
 from trident.stream.joins import add_stream, check_is_list, label_and_step
 from trident.stream.stream import GroupedStream, Stream
@@ -50,6 +50,6 @@ def _inputs(streams: Sequence[Stream], fields: object, step: Step) -> tuple[tupl
     )
     arguments = joins.for_each(fields, len(streams), wanted, step)
     return tuple(
-        rules.known_fields(stream.schema, names, step, f" in stream {at}")
+        step_checks.known_fields(stream.schema, names, step, f" in stream {at}")
         for at, (stream, names) in enumerate(zip(streams, arguments, strict=True), 1)
     )

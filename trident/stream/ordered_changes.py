@@ -6,9 +6,9 @@ from functools import partial
 from trident.base.step import Step
 from trident.plan import nodes
 from trident.plan.change_order import disordered, replays_before
+from trident.plan.dead_letter_replays import replay_of
 from trident.plan.partitions import hint_of_section
-from trident.plan.register import Register
-from trident.plan.replays import replay_of
+from trident.plan.step_register import Register
 
 
 def check_order(register: Register, node: nodes.Node, keys: Sequence[str], step: Step) -> None:

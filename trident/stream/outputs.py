@@ -18,10 +18,10 @@ from trident.files.objects import is_object_url
 from trident.files.urls import files_by_url, is_files_url
 from trident.operations.callables import bind, is_coroutine, is_generator
 from trident.operations.folder_names import FolderNames
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.parquet_types import names_folders, unstorable
-from trident.plan.register import Register
-from trident.spouts.branch import BranchSpout
+from trident.plan.step_register import Register
+from trident.spouts.branch_source import BranchSpout
 from trident.stream.arguments import name_of
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.value_checks import add_check
@@ -273,7 +273,7 @@ def parquet_partitions(fields: StructType, partitionBy: FieldsLike | None, step:
         raise step.error(
             TypeDeclarationError, f"field {wrong!r} is {kind}, which Parquet cannot store; remove it with project"
         )
-    partitions = () if partitionBy is None else rules.known_fields(fields, partitionBy, step)
+    partitions = () if partitionBy is None else step_checks.known_fields(fields, partitionBy, step)
     for name in partitions:
         if not names_folders(schema.field(name).type):
             kind = type_ddl(fields[name].dataType)
@@ -289,7 +289,7 @@ def parquet_partitions(fields: StructType, partitionBy: FieldsLike | None, step:
 
 def check_output(stream: StreamBase[Any], step: Step) -> None:
     """Raise an error for an output on a stream of DRPC requests: its tuples can only become answers."""
-    if rules.is_request(stream._node):
+    if step_checks.is_request(stream._node):
         raise step.wrong(
             "a stream of DRPC requests cannot have an output: its tuples only become the function's answer"
         )

@@ -10,7 +10,7 @@ from trident.base.names import FieldsLike
 from trident.operations.aggregators import Reduction
 from trident.operations.output_fields import OutputsLike
 from trident.operations.updater_checks import emitted_fields, held_fields, read_updater
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.replaced_values import check_counts_once
 from trident.stream.aggregate import folded
 from trident.stream.argument_types import AggregatorArgument, EvolveLike, IndexLike, UpdaterArgument
@@ -186,7 +186,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
         check_no_requests(self._node, step)
         updating = read_updater(call.operation, step)
         keys, value = held_fields(call.operation, self.schema, keyFields, valueType, _UPDATE_USAGE, step)
-        rules.check_comparable(keys, step)
+        step_checks.check_comparable(keys, step)
         if name is None:
             raise step.wrong(f"the state needs a name, its identity over restarts; {_UPDATE_USAGE}")
         node = nodes.PartitionPersist(
@@ -196,7 +196,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
             emitted_fields(call.operation, call.outputs, step),
             keys,
             state_spec(self._register, name, stateFactory, step),  # type: ignore[arg-type]
-            **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
+            **step.gives(step_checks.appended(keys, StructType([value]), step, of="the key")),
         )
         node = with_past(node, evolve, initialState, backfill, step)
         self._register.add(self._label, node)

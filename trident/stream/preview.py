@@ -8,7 +8,7 @@ from pyspark.sql import Row
 
 from trident.base.errors import TopologyError
 from trident.base.run_facts import RunFacts
-from trident.plan import rules
+from trident.plan import step_checks
 from trident.plan.nodes import CommittedQuery, StateStep, walk
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.text_table import text_table
@@ -91,7 +91,7 @@ class PreviewVerbs(StreamBase[StreamT]):
             self._register.looked_at(self._node)
 
     def _check_visible(self, verb: str) -> None:
-        if rules.is_request(self._node):
+        if step_checks.is_request(self._node):
             raise TopologyError(
                 f"{self._node.step}: {verb} reads a spout's first batch, but this stream has DRPC requests; start "
                 f"the topology and call running.drpc.execute(...)"

@@ -13,7 +13,7 @@ from trident.operations.callables import bind, check_no_lifecycle, operation_kin
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
 from trident.operations.query_functions import EntryGet, IndexGet, MapGet, RangeGet, SnapshotGet, TupleCollectionGet
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_fields, value_of
 from trident.stream.argument_types import QueryArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
@@ -105,11 +105,11 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         whole = not keys.names or isinstance(query.function, TupleCollectionGet)
         inputs = () if call.inputs is None and whole else stream._inputs(call.inputs, step)
         if query.get:
-            rules.check_query_keys(select(stream.schema, inputs), keys, state.name, step)
+            step_checks.check_query_keys(select(stream.schema, inputs), keys, state.name, step)
         if isinstance(query.function, RangeGet):
-            rules.check_range_keys(select(stream.schema, inputs), keys, state.name, step)
-        schema = rules.appended(stream.schema, outputs, step, replace=replace)
-        committed = asOf is not None and not rules.is_request(stream._node)
+            step_checks.check_range_keys(select(stream.schema, inputs), keys, state.name, step)
+        schema = step_checks.appended(stream.schema, outputs, step, replace=replace)
+        committed = asOf is not None and not step_checks.is_request(stream._node)
         kind = nodes.CommittedQuery if committed else nodes.StateQuery
         return stream._then(kind(stream._node, inputs, updated, query, outputs, **step.gives(schema)))
 

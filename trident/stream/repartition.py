@@ -6,7 +6,7 @@ from trident.base.checks import check_whole_number
 from trident.base.names import FieldsLike
 from trident.operations.callables import bind, read_operation
 from trident.operations.functions import Call
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.nodes import Placing
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import name_of, read_arguments
@@ -57,7 +57,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         """
         step = self._step(Placing.FIELDS.value)
         names = self._named(fields, step)
-        rules.check_comparable(rules.chosen(self.schema, names, step), step)
+        step_checks.check_comparable(step_checks.chosen(self.schema, names, step), step)
         return self._then(nodes.Repartition(self._node, Placing.FIELDS, names, **step.gives(self.schema)))
 
     def groupBy(self, *fields: FieldsLike) -> GroupedT:
@@ -73,7 +73,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         """
         step = self._step("groupBy")
         names = self._named(fields, step)
-        rules.check_comparable(rules.chosen(self.schema, names, step), step)
+        step_checks.check_comparable(step_checks.chosen(self.schema, names, step), step)
         return self._grouped(names)
 
     def broadcast(self) -> StreamT:

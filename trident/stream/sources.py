@@ -8,10 +8,10 @@ from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.step import Step, caller
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.operations.updater_checks import held_fields
-from trident.plan import rules
+from trident.plan import step_checks
 from trident.plan.nodes import RequestSource, SpoutSource, StateSpec, StaticState
-from trident.plan.register import Register
 from trident.plan.split_schema import streams_of
+from trident.plan.step_register import Register
 from trident.stream.arguments import name_of
 from trident.stream.display import Drawable
 from trident.stream.split import SplitStreams, declared_streams
@@ -204,8 +204,8 @@ class SourceVerbs(Drawable):
         self._register.check_free(name, step)
         self._check_name("a state", name, {}, step)
         keys, value = held_fields(stateFactory, StructType([]), keyFields, valueType, STATIC_USAGE, step)
-        rules.check_comparable(keys, step)
-        schema = rules.appended(keys, StructType([value]), step, of="the key")
+        step_checks.check_comparable(keys, step)
+        schema = step_checks.appended(keys, StructType([value]), step, of="the key")
         spec = StateSpec(name, factory)
         node = StaticState(keys, spec, topology, step=f"{name}/0:newStaticState", site=step.called, schema=schema)
         self._register.add(name, node)

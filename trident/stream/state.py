@@ -7,8 +7,8 @@ from pyspark.sql.types import StructType
 
 from trident.base.types import ddl
 from trident.plan import nodes
-from trident.plan.register import Register
 from trident.plan.states import state_traits
+from trident.plan.step_register import Register
 from trident.stream import names_elsewhere
 from trident.stream.base import StreamT, unknown_verb
 from trident.stream.display import Drawable

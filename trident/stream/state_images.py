@@ -6,7 +6,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.changes import KIND
 from trident.base.step import Step
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.state_schema import keys_of, present_of
 from trident.plan.states import state_traits
 from trident.stream.shown_fields import shown_fields
@@ -25,8 +25,8 @@ def changes_of(state: StateBase[Any], entries: bool = False) -> nodes.Node:
     known = state._register.changes.get((state._node, entries))
     if known is not None:
         return known
-    schema = rules.appended(keys_of(state._node), fields_of_values(state, step), step, of="the key")
-    gives = step.gives(rules.appended(schema, KIND, step))
+    schema = step_checks.appended(keys_of(state._node), fields_of_values(state, step), step, of="the key")
+    gives = step.gives(step_checks.appended(schema, KIND, step))
     node = add_changes(state, nodes.TableChanges((state._new_values(),), state._node, entries=entries, **gives))
     state._register.changes[state._node, entries] = node
     return node

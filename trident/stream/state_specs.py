@@ -11,9 +11,9 @@ from trident.operations.evolution import read_evolutions
 from trident.operations.initial_state import read_initial
 from trident.operations.watermark_records import record_type
 from trident.operations.windows import Clocked
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.evolutions import formers_of
-from trident.plan.register import Register
+from trident.plan.step_register import Register
 from trident.stream.arguments import check_factory, name_of
 from trident.stream.backfills import with_backfill
 from trident_state.memory.factory import MemoryMapState
@@ -25,7 +25,7 @@ WriterT = TypeVar("WriterT", nodes.PersistentAggregate | nodes.PersistentReduce,
 
 def check_no_requests(source: nodes.Node, step: Step) -> None:
     """Raise an error if tuples of DRPC requests would update a state."""
-    if rules.is_request(source):
+    if step_checks.is_request(source):
         raise step.wrong("DRPC requests cannot update a state; they read states with stateQuery")
 
 

@@ -16,7 +16,7 @@ from trident.operations.stateful import Stateful, read_on_timer, read_stateful
 from trident.operations.timers import Timers
 from trident.operations.updater_checks import held_fields
 from trident.operations.windows import Duration, EventTime
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.watermark_names import watermark_name
 from trident.plan.window_schema import time_field
 from trident.stream.argument_types import EvolveLike, StatefulArgument
@@ -158,7 +158,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             stateful, value = replace(stateful, timers=timers), StructField(value.name, timers.record)
         if name is None:
             raise step.wrong(f"the state needs a name, its identity over restarts; write {_USAGE}")
-        outputs = rules.appended(stream.schema, added, step)
+        outputs = step_checks.appended(stream.schema, added, step)
         factory = factory_or_memory(stateFactory, step, _USAGE)
         spec = state_spec(stream._register, name, factory, step)
         node = nodes.PartitionPersist(
@@ -169,7 +169,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             keys,
             spec,
             None if timers is None else _watermark(stream, timers, spec, factory, step),
-            **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
+            **step.gives(step_checks.appended(keys, StructType([value]), step, of="the key")),
         )
         node = with_past(node, evolve, initialState, backfill, step)
         return self._through(add_update(stream._register, stream._label, node, outputs, step))
@@ -257,5 +257,5 @@ def _held(
     keys, value = held_fields(target, stream.schema, keyFields, valueType, _USAGE, step)
     if not keys.fields:
         raise step.wrong(f"the state needs a key: pass keyFields='word', or group the stream; write {_USAGE}")
-    rules.check_comparable(keys, step)
+    step_checks.check_comparable(keys, step)
     return keys, value

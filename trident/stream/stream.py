@@ -5,7 +5,7 @@ verbs has a separate file and names the classes by type parameters: ``StreamT`` 
 """
 
 from trident.plan import nodes
-from trident.plan.register import Register
+from trident.plan.step_register import Register
 from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.apply_assembly import AssemblyVerbs
@@ -17,7 +17,6 @@ from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
 from trident.stream.interval_joins import IntervalJoinVerbs
 from trident.stream.jdbc_output import JdbcOutputVerbs
-from trident.stream.joined import JoinedVerbs
 from trident.stream.joins import JoinVerbs
 from trident.stream.kafka_changes import KafkaChangeVerbs
 from trident.stream.kafka_output import KafkaOutputVerbs
@@ -34,6 +33,7 @@ from trident.stream.state_changes import StateChangesVerbs
 from trident.stream.stateful import StatefulVerbs
 from trident.stream.stateful_each import StatefulEachVerbs
 from trident.stream.tables import TableVerbs
+from trident.stream.time_joins import JoinedVerbs
 from trident.stream.upserts import AsUpsertsVerbs, UpsertVerbs
 from trident.stream.window import WindowVerbs
 from trident.stream.window_joins import WindowJoinVerbs

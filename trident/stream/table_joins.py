@@ -7,7 +7,7 @@ from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.output_fields import OutputsLike
-from trident.plan import joins, nodes, rules
+from trident.plan import joins, nodes, step_checks
 from trident.plan.state_schema import keys_of
 from trident.stream.indexes import index_of
 from trident.stream.state import StateBase
@@ -31,15 +31,15 @@ def joined(
     if not keys.names:
         raise step.wrong(f"state {state.name!r} has no key fields to join by")
     left, right = fields_of_values(state, step), fields_of_values(other, step)
-    rows = rules.appended(keys, left, step, of="the key")
-    refers = tuple(keys.names) if fields is None else rules.known_fields(rows, fields, step)
-    rules.check_query_keys(select(rows, refers), theirs, other.name, step)
+    rows = step_checks.appended(keys, left, step, of="the key")
+    refers = tuple(keys.names) if fields is None else step_checks.known_fields(rows, fields, step)
+    step_checks.check_query_keys(select(rows, refers), theirs, other.name, step)
     by_key = refers == tuple(keys.names)
     index = None if by_key else index_of(state, refers)
     if not by_key:
         step = Step(state._register.step(state._label, f"join({', '.join(refers)})").label, step.called)
-    schema = rules.appended(rows, joins.renamed(right, outputFields, step), step)
-    gives = step.gives(rules.appended(schema, KIND, step))
+    schema = step_checks.appended(rows, joins.renamed(right, outputFields, step), step)
+    gives = step.gives(step_checks.appended(schema, KIND, step))
     sources = [state._new_values()]
     if other._node is not state._node:
         sources.append(other._new_values())

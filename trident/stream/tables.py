@@ -15,7 +15,7 @@ from trident.operations.output_fields import OutputsLike
 from trident.operations.query_functions import MapGet
 from trident.operations.selections import check_ordered
 from trident.operations.upserts import SourceKey
-from trident.plan import joins, nodes, rules
+from trident.plan import joins, nodes, step_checks
 from trident.plan.change_order import consolidated
 from trident.plan.state_schema import keys_of
 from trident.stream.argument_types import EvolveLike, IndexLike
@@ -162,10 +162,10 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             raise step.wrong(f"state {state.name!r} has no key fields; read it with stateQuery")
         inputs = self._inputs(list(held.names) if keys is None else keys, step)
         step = Step(f"{step.label}({', '.join(inputs)})", step.called)
-        rules.check_query_keys(select(self.schema, inputs), held, state.name, step)
+        step_checks.check_query_keys(select(self.schema, inputs), held, state.name, step)
         outputs = joins.renamed(shown_fields(updated, step), outputFields, step)
         query = Query(MapGet(), step.called, joining=joinType)
-        schema = rules.appended(self.schema, outputs, step)
+        schema = step_checks.appended(self.schema, outputs, step)
         return self._then(nodes.StateQuery(self._node, inputs, updated, query, outputs, **step.gives(schema)))
 
 
@@ -190,7 +190,7 @@ def add_table(
     check_no_requests(stream._node, step)
     if is_factory(keyFields):
         raise step.wrong(f"{brief(keyFields)} is in the position of keyFields; write {_TABLE}")
-    keys = rules.chosen(stream.schema, stream._inputs(keyFields, step), step)
+    keys = step_checks.chosen(stream.schema, stream._inputs(keyFields, step), step)
     if change in keys.names:
         raise step.wrong(f"{change!r} holds the kind of each change and cannot be part of the key")
     step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
@@ -198,7 +198,7 @@ def add_table(
     if change is not None and not of_states:
         check_order(stream._register, stream._node, keys.names, step)
     factory = factory_or_memory(stateFactory, step, _TABLE)
-    rules.check_comparable(keys, step)
+    step_checks.check_comparable(keys, step)
     values = _values(stream, valueFields, (*keys.names, change), step)
     order = None if orderBy is None else _order(orderBy, keys, values, step)
     spec = state_spec(stream._register, name, factory, step, default=f"{stream._label}.latest")
@@ -210,7 +210,7 @@ def add_table(
         select(stream.schema, inputs),
         keys,
         spec,
-        **step.gives(rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key")),
+        **step.gives(step_checks.appended(keys, StructType([StructField("latest", values)]), step, of="the key")),
     )
     node = with_past(node, evolve, initialState, backfill, step)
     stream._register.add(stream._label, node)
@@ -241,7 +241,7 @@ def _values(
 ) -> StructType:
     """Return the fields of the table's value: those that the user named, or all fields but the `others`."""
     if valueFields is not None:
-        return nullable_fields(rules.chosen(stream.schema, stream._inputs(valueFields, step), step))
+        return nullable_fields(step_checks.chosen(stream.schema, stream._inputs(valueFields, step), step))
     left = [name for name in stream.fields if name not in others]
     if not left:
         raise step.wrong(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from trident.operations.join_kinds import JoinOutFieldsMode, JoinType, JoinTypes
 from trident.operations.output_fields import OutputsLike
-from trident.plan.register import Register
+from trident.plan.step_register import Register
 from trident.stream.display import Drawable
 from trident.stream.joins import joined, merged
 from trident.stream.multireduce import multi_reduced

@@ -7,7 +7,7 @@ from trident.base.names import FieldsLike, brief
 from trident.operations.changes import DeletesNull
 from trident.operations.debezium import Debezium
 from trident.operations.error_policy import OnErrorLike
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.stream import names_elsewhere
 from trident.stream.argument_types import IndexLike
 from trident.stream.base import StreamBase, StreamT, unknown_verb
@@ -65,7 +65,7 @@ class AsUpsertsVerbs(EachVerbs[StreamT], Generic[StreamT, UpsertsT]):
             return self._of_upserts(add_events(self, valueField, valueField.upsert, step, onError))
         if not isinstance(valueField, str):
             raise step.wrong(f"{brief(valueField)} is not the name of a field; write {_AS_UPSERTS}")
-        (name,) = rules.known_fields(self.schema, [valueField], step)
+        (name,) = step_checks.known_fields(self.schema, [valueField], step)
         return self._of_upserts(add_kinds(self, name, DeletesNull(), step, onError))
 
 

@@ -22,7 +22,7 @@ from trident.operations.windows import (
     microseconds,
     timestamp_field,
 )
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan import window_schema as fields
 from trident.plan.replaced_values import check_counts_once
 from trident.plan.watermark_names import watermark_name
@@ -337,7 +337,7 @@ def windowed(
             f"{brief(config)} is not a window; give TumblingCountWindow(3), TumblingDurationWindow('5 seconds'), "
             f"TumblingEventTimeWindow('1 hour', 'at') or similar; write {usage}"
         )
-    if rules.is_request(stream._node):
+    if step_checks.is_request(stream._node):
         raise step.wrong("DRPC requests cannot enter a window; they read states with stateQuery")
     factory, args = arguments.factory, arguments.args
     if factory is None and args and is_factory(args[0]):
@@ -423,7 +423,7 @@ class _WindowNodes:
         inputs = select(stream.schema, self._inputs)
         keys, value = fields.state_fields(windowing, self._keys, inputs, self._time, step)
         outputs = fields.result_fields(windowing, self._results_by, self._time, step)
-        rules.check_comparable(keys, step)
+        step_checks.check_comparable(keys, step)
         source = self._panes() if windowing.panes else self._source
         window = nodes.Window(
             source,
@@ -434,13 +434,13 @@ class _WindowNodes:
             keys,
             self._spec(self._name),
             self._watermark(source),
-            **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
+            **step.gives(step_checks.appended(keys, StructType([value]), step, of="the key")),
         )
         return add_update(stream._register, stream._label, window, outputs, step)
 
     def _numbered(self) -> nodes.PartitionOf:
         step, number = self._step, StructType([StructField(fields.PARTITION, IntegerType(), False)])
-        schema = rules.appended(self._stream.schema, number, step)
+        schema = step_checks.appended(self._stream.schema, number, step)
         placed = nodes.PartitionOf(self._stream._node, **step.gives(schema, ".partition"))
         self._add(placed)
         return placed

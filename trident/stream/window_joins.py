@@ -12,12 +12,12 @@ from trident.operations.join_kinds import JoinType, JoinTypes, read_join_types
 from trident.operations.output_fields import OutputsLike
 from trident.operations.window_joins import WindowJoining
 from trident.operations.windows import EventTimeWindow
-from trident.plan import joins, nodes, rules
+from trident.plan import joins, nodes, step_checks
 from trident.plan.window_schema import END, START, check_zone
 from trident.stream.base import StreamBase, StreamT
-from trident.stream.joined import common_time, held_fields, joined_watermarks
 from trident.stream.joins import label_and_step
 from trident.stream.state_specs import add_update, check_no_requests, factory_or_memory, state_spec
+from trident.stream.time_joins import common_time, held_fields, joined_watermarks
 from trident_state.store import ttl_of_factory
 
 JoinedT = TypeVar("JoinedT", bound=StreamBase[Any])
@@ -114,7 +114,7 @@ class WindowJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             raise step.wrong(f"remove ttlSecs from {brief(factory)}: windowJoin keeps tuples until their window closes")
         bounds = StructType([StructField(START, kind), StructField(END, kind)])
         fields = joins.joined(schemas, key_names, outer, False, outputFields, step)
-        outputs = rules.appended(bounds, fields, step, of="the window")
+        outputs = step_checks.appended(bounds, fields, step, of="the window")
         spec = state_spec(self._register, name, factory, step, default=f"{label}.joined")
         held, value = held_fields(select(schemas[0], key_names[0]), schemas, step)
         node = nodes.WindowJoin(
@@ -124,6 +124,6 @@ class WindowJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             held,
             spec,
             joined_watermarks(self._register, label, streams, sides, spec, kind, step),
-            **step.gives(rules.appended(held, StructType([value]), step, of="the key")),
+            **step.gives(step_checks.appended(held, StructType([value]), step, of="the key")),
         )
         return self._paired(add_update(self._register, label, node, outputs, step), label)

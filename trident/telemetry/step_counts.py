@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trident.base.notes import both
+from trident.base.user_code_notes import both
 from trident.frozen.results import StepWork
 
 

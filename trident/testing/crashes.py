@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from trident.base import crash_points
 from trident.base.errors import LogError
-from trident.configuration.places import folder
+from trident.configuration.file_locations import folder
 from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.run.start import LOG_FILE

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.errors import SpoutContractError
-from trident.base.rows_of_users import checked_rows
+from trident.base.user_rows import checked_rows
 from trident.testing.crashes import check_point
 from trident_spouts.rows import table_of
 

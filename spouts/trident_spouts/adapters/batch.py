@@ -11,12 +11,12 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident_spouts.awaited_rows import waits_of
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.single_reader import claim, release
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error
-from trident_spouts.waiting import waits_of
 
 
 class BatchExecutor(SpoutExecutor):

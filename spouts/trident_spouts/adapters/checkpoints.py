@@ -13,6 +13,7 @@ from trident.base.checks import check_whole_number
 from trident.base.durations import read_seconds
 from trident.base.errors import SpoutContractError
 from trident_spouts.adapters.partitioned import OpaqueExecutor
+from trident_spouts.awaited_rows import waits_of
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.executor import Metadata
@@ -20,7 +21,6 @@ from trident_spouts.messages.collector import Collector
 from trident_spouts.single_reader import claim, release
 from trident_spouts.transaction_spout import TransactionSpout
 from trident_spouts.user_calls import call, json_of
-from trident_spouts.waiting import waits_of
 
 _ALL = "all"
 """The name of the source's only partition."""

@@ -6,12 +6,12 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema
+from trident_spouts.awaited_rows import waits_of
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, json_of
-from trident_spouts.waiting import waits_of
 
 
 class CoordinatedExecutor(SpoutExecutor):

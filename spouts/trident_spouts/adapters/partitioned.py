@@ -7,12 +7,12 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
+from trident_spouts.awaited_rows import waits_of
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.emission import one_emission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.user_calls import all_of, call, emission_of, foreign_metadata_error, pair_of
-from trident_spouts.waiting import waits_of
 
 Positions = dict[str, Metadata]
 """The position of every partition ever seen, including partitions that are not listed now or have no rows."""

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_choice, check_flag, check_whole_number
-from trident.base.described import Written, described, keep
+from trident.base.descriptions import Written, described, keep
 from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema

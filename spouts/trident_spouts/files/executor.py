@@ -17,6 +17,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.files.absent_fields import AbsentFields
+from trident_spouts.files.folder_watch import Watch
 from trident_spouts.files.folders import Folders, InFolders
 from trident_spouts.files.formats import Csv, FileFormat, Json, Parquet
 from trident_spouts.files.json_documents import LONGEST_DOCUMENT, too_long
@@ -28,7 +29,6 @@ from trident_spouts.files.planner import Limits, Planner
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import Entry, ReadFiles
 from trident_spouts.files.reading import LinesEmission, Stretch
-from trident_spouts.files.watch import Watch
 from trident_spouts.user_calls import foreign_metadata_error
 
 _log = logging.getLogger("trident.spouts")

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from trident.base.described import described, keep
+from trident.base.descriptions import described, keep
 from trident.base.errors import MalformedInputError, SpoutContractError, TypeDeclarationError
 from trident.base.types import arrow_schema, type_ddl
 from trident.base.values import to_arrow

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 from pyspark.sql.types import StringType, StructType
 
 from trident.base.checks import check_choice, check_flag, check_whole_number
-from trident.base.described import described
+from trident.base.descriptions import described
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.option_names import known_fields
 from trident.base.short_texts import brief

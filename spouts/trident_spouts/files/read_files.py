@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trident_spouts.executor import Metadata
-from trident_spouts.files.forgotten import KNOWN_BY_CHECKSUM, Forgotten, Known
+from trident_spouts.files.forgotten_files import KNOWN_BY_CHECKSUM, Forgotten, Known
 from trident_spouts.files.places import ListedFile
 from trident_spouts.files.ranges import iso_time, tag_checksum
 

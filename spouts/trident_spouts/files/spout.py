@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from pyspark.sql.types import StructType
 
 from trident.base.checks import check_choice, check_whole_number
-from trident.base.described import described, keep
+from trident.base.descriptions import described, keep
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.option_names import known_options
 from trident.base.short_texts import typed_brief
@@ -18,6 +18,7 @@ from trident.files.object_options import Storage
 from trident_spouts.configurable import configurable
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.executor import FileExecutor, read_metadata
+from trident_spouts.files.folder_watch import Watch
 from trident_spouts.files.folders import Folders
 from trident_spouts.files.formats import FileFormat, FormatName, format_of
 from trident_spouts.files.listing import MOST_LISTED, list_files, nested_hint
@@ -31,7 +32,6 @@ from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reread_executor import RereadFileExecutor
 from trident_spouts.files.user_paths import Manifest, absolute, is_object, manifest_of, place_of
-from trident_spouts.files.watch import Watch
 from trident_spouts.rereading import End
 from trident_spouts.rows import read_schema
 

@@ -14,7 +14,7 @@ from trident_spouts.jdbc.plan import Plan, plan_from
 from trident_spouts.jdbc.planner import IncrementalPlanner
 from trident_spouts.jdbc.snapshot import SnapshotPlanner
 from trident_spouts.jdbc.source import JdbcSource, check_starting, opened
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_spouts.user_calls import foreign_metadata_error
 
 

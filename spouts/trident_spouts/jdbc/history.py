@@ -4,12 +4,12 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from trident_spouts.jdbc.column_origin import Origin
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.order import OrderColumn
-from trident_spouts.jdbc.origin import Origin
-from trident_spouts.jdbc.place import Place, SequenceAt, last_checkpoint
-from trident_spouts.jdbc.proof import Again, LastRows, Proof, Row
+from trident_spouts.jdbc.position_proof import Again, LastRows, Proof, Row
 from trident_spouts.jdbc.relation import quoted
+from trident_spouts.jdbc.table_identity import Place, SequenceAt, last_checkpoint
 
 _log = logging.getLogger("trident.spouts")
 

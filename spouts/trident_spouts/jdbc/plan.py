@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from trident_spouts.jdbc.pages import Page
-from trident_spouts.jdbc.proof import Proof, proof_from
+from trident_spouts.jdbc.position_proof import Proof, proof_from
 
 _LEAST_PAGE = 10_000
 """The least number of rows in a partition: for fewer rows, a connection and a Spark task cost more than the reading."""

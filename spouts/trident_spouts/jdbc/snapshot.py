@@ -9,7 +9,7 @@ from trident_spouts.jdbc.history import History
 from trident_spouts.jdbc.losses import Losses
 from trident_spouts.jdbc.pages import Page, pages_behind, pages_sql
 from trident_spouts.jdbc.plan import Plan, page_rows
-from trident_spouts.jdbc.proof import LastRows, Proof
+from trident_spouts.jdbc.position_proof import LastRows, Proof
 from trident_spouts.jdbc.source import JdbcSource, Opened, opened
 
 _MOST_PAGES = 1000

@@ -7,14 +7,14 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
 from trident_spouts.jdbc.address import Address
+from trident_spouts.jdbc.column_origin import Origin, origin_of
 from trident_spouts.jdbc.columns import RowFormat, row_format
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.growth import in_utc
+from trident_spouts.jdbc.growing_column import in_utc
 from trident_spouts.jdbc.losses import OnDataLoss
 from trident_spouts.jdbc.order import OrderColumn, order_column
-from trident_spouts.jdbc.origin import Origin, origin_of
-from trident_spouts.jdbc.place import Place, place_of
 from trident_spouts.jdbc.relation import Relation, Source, look_up
+from trident_spouts.jdbc.table_identity import Place, place_of
 
 LATEST = "latest"
 

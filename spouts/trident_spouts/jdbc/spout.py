@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 from pyspark.sql.types import StructType
 
 from trident.base.checks import check_choice, check_whole_number
-from trident.base.described import Written, described, keep
+from trident.base.descriptions import Written, described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.finding import Finding, Now

@@ -6,7 +6,7 @@ from typing import Any
 
 from trident.base.errors import TridentError
 from trident.base.finding import Finding
-from trident.base.reach import Endpoint, unreached
+from trident.base.reachability import Endpoint, unreached
 from trident_spouts.kafka.cluster import Cluster, kafka_client
 from trident_spouts.kafka.options import Option, client_options
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 from pyspark.sql.types import StructType
 
 from trident.base.checks import check_choice, check_whole_number
-from trident.base.described import described, keep
+from trident.base.descriptions import described, keep
 from trident.base.errors import TopologyError
 from trident.base.finding import Finding, Now
 from trident.base.short_texts import typed_brief

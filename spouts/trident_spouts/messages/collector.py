@@ -5,7 +5,7 @@ import decimal
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trident.base.own_values import own_value
+from trident.base.copied_values import own_value
 from trident_spouts.messages.seen_messages import MessageId
 
 _FIXED_BYTES = 8

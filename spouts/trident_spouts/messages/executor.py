@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.durations import read_seconds
+from trident_spouts.awaited_rows import waits_of
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.emission import ArrowEmission
@@ -24,7 +25,6 @@ from trident_spouts.rows import table_of
 from trident_spouts.single_reader import claim, release
 from trident_spouts.source_times import SourceSpan
 from trident_spouts.user_calls import call
-from trident_spouts.waiting import waits_of
 
 logger = logging.getLogger("trident.spouts")
 

@@ -9,10 +9,10 @@ from pyspark.sql.types import StructType
 from trident.base.checks import check_whole_number
 from trident.base.durations import read_seconds
 from trident.base.errors import TopologyError
+from trident_spouts.awaited_rows import MayWait
 from trident_spouts.executor import Metadata, SpoutKind
 from trident_spouts.messages.collector import Collector
 from trident_spouts.messages.seen_messages import MessageId, seen_in
-from trident_spouts.waiting import MayWait
 
 Tracking: TypeAlias = Literal["tracked", "emission", "none"]
 

@@ -15,7 +15,7 @@ from trident_spouts.postgres_changes.reader import Reader, up_to_rows
 from trident_spouts.postgres_changes.rewrites import check_partitions
 from trident_spouts.postgres_changes.slot import Look, Slot, advance, check_position, create, flushed_to, look_at
 from trident_spouts.postgres_changes.source import EXISTS, ChangesSource, Table, opened
-from trident_spouts.postgres_changes.unseen import Unseen, check_key
+from trident_spouts.postgres_changes.unseen_changes import Unseen, check_key
 
 _LONGEST_SILENCE = 16 << 20
 """The bytes of the log without a change of this table after which an empty batch moves the position. Otherwise the

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trident.base.errors import SourceChangedError, SourceUnreadableError
+from trident_spouts.jdbc.column_origin import members_sql
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.origin import members_sql
 from trident_spouts.postgres_changes.pgoutput import ANEW
 from trident_spouts.postgres_changes.plan import Place
 from trident_spouts.postgres_changes.source import ChangesSource, Column, Table

@@ -8,8 +8,8 @@ from trident.base.errors import DataLossError, SourceChangedError, SourceUnreada
 from trident.base.finding import Finding
 from trident_spouts.jdbc.address import postgres_client
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.place import system_of
 from trident_spouts.jdbc.relation import literal
+from trident_spouts.jdbc.table_identity import system_of
 from trident_spouts.postgres_changes.lsn import lsn_from, lsn_text
 from trident_spouts.postgres_changes.pgoutput import ANEW
 from trident_spouts.postgres_changes.plan import Place, Plan

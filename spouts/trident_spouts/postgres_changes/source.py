@@ -7,9 +7,9 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from trident.base.changes import KIND
 from trident.base.errors import SourceUnreadableError, TypeDeclarationError
 from trident_spouts.jdbc.address import Address
+from trident_spouts.jdbc.column_origin import members_sql
 from trident_spouts.jdbc.columns import RowFormat, row_format
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.origin import members_sql
 from trident_spouts.jdbc.relation import Relation, Source, literal, look_up, quoted
 
 OWNER = "PostgresChangesSpout"

@@ -11,11 +11,11 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_whole_number
-from trident.base.described import described, keep
+from trident.base.descriptions import described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TridentError, TypeDeclarationError
 from trident.base.finding import Finding, Now
-from trident.base.reach import SECONDS
+from trident.base.reachability import SECONDS
 from trident.base.redis_address import Address, check_url, redacted
 from trident.base.short_texts import brief
 from trident_spouts.budget import NO_LIMIT, Budget
@@ -30,7 +30,7 @@ from trident_spouts.redis_streams.planner import LATEST, UNNAMED, OnDataLoss, Pl
 from trident_spouts.redis_streams.positions import Position
 from trident_spouts.redis_streams.server import COMMANDS, StreamServers
 from trident_spouts.rows import read_schema
-from trident_spouts.shares import SharesEmission
+from trident_spouts.shared_reading import SharesEmission
 from trident_spouts.source_times import SourceSpan
 from trident_spouts.user_calls import foreign_metadata_error
 

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from trident.base.callsite import site_of
 from trident.base.errors import StateError, StateUnavailableError, TridentError, UserFunctionError
 from trident.base.forked_child import free_in_child, held_at_fork, in_child, leave_to_parent
-from trident.base.offered import offers
-from trident.base.rows_of_users import all_rows
+from trident.base.protocol_check import offers
 from trident.base.short_texts import raised
+from trident.base.user_rows import all_rows
 from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, ListedBackingMap, SortedBackingMap
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import msgspec
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError
-from trident_state.header import Header
+from trident_state.document_header import Header
 from trident_state.incarnation import Incarnation
 from trident_state.messages import GroupStatus, StoreReport
 from trident_state.state_shape import StateIdentity, StateKind, StateShape

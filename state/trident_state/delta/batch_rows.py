@@ -10,7 +10,6 @@ from pyarrow import types as kinds
 
 from trident.base.errors import StateUnavailableError
 from trident.files.delta_folder import TableFolder
-from trident_state.checks import check_distinct_keys, duplicate_key_error
 from trident_state.delta.columns import TableColumns, buckets_of
 from trident_state.delta.data_files import DataFile, DataFiles, FileFacts
 from trident_state.delta.folding import WHOLE, combine_of, in_range, used_range
@@ -19,8 +18,9 @@ from trident_state.delta.record import TableVersion
 from trident_state.expiry import Expiry
 from trident_state.keys import decode_keys, encode_and_hash
 from trident_state.messages import Update
-from trident_state.rules import combined
 from trident_state.state_shape import StateShape
+from trident_state.value_rules import combined
+from trident_state.write_checks import check_distinct_keys, duplicate_key_error
 
 
 class BatchPart(NamedTuple):

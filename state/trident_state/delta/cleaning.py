@@ -7,7 +7,7 @@ from typing import NamedTuple
 from trident.base.attempt import Lease
 from trident.base.crash_points import reach
 from trident_state.delta.data_files import first_batch
-from trident_state.delta.past import PastFiles
+from trident_state.delta.past_files import PastFiles
 from trident_state.delta.record import COMPACTIONS, KEPT, TAGS, TableVersion
 from trident_state.delta.table import MovedError, StateTable
 from trident_state.delta.tags import path_of_tags

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from trident.base.crash_points import reach
 from trident.base.errors import StateClosedError
-from trident.base.waiting import Flag
+from trident.base.interruptible_waits import Flag
 from trident_state.delta.columns import TableColumns, buckets_of
 from trident_state.delta.data_files import DataFile, DataFiles, FileFacts, check_of, runs_of
 from trident_state.delta.folding import Folded, combine_of, in_range, used_range

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trident.base.durable_files import fsync_folder
 from trident.base.errors import StateCorruptError
-from trident.base.files import fsync_folder
 from trident.files.delta_folder import TableFolder
 from trident_state.binary import in_halves
 from trident_state.delta.columns import Numbers, Rows, TableColumns

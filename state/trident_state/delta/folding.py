@@ -15,8 +15,8 @@ from pyarrow import types as kinds
 
 from trident_state.binary import replace_rows
 from trident_state.delta.columns import Numbers, Rows, buckets_of
-from trident_state.rules import combined
 from trident_state.state_shape import Combine
+from trident_state.value_rules import combined
 
 WHOLE = "values"
 """The kind of a table whose rows are whole values."""

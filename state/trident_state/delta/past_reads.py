@@ -9,7 +9,7 @@ import pyarrow as pa
 from trident.base.errors import SnapshotMovedError
 from trident_state.delta.columns import TableColumns
 from trident_state.delta.counting import count_entries
-from trident_state.delta.past import MissingFileError
+from trident_state.delta.past_files import MissingFileError
 from trident_state.delta.range_reads import RangeReads
 from trident_state.delta.reading import TableReads
 from trident_state.delta.record import TableVersion

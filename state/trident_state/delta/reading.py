@@ -14,7 +14,7 @@ from trident_state.binary import in_halves
 from trident_state.delta.columns import BUCKETS, Numbers, Rows, buckets_of
 from trident_state.delta.data_files import DataFile, DataFiles
 from trident_state.delta.folding import Folded, combine_of, fold, found_among, with_all_keys
-from trident_state.delta.past import PastFiles, damaged, missing
+from trident_state.delta.past_files import PastFiles, damaged, missing
 from trident_state.delta.record import TableVersion
 from trident_state.expiry import without_expired
 from trident_state.keys import decode_keys

@@ -20,18 +20,14 @@ from trident.base.errors import (
 )
 from trident.files.delta_folder import TableFolder
 from trident_state.binary import concatenate, in_halves
-from trident_state.checks import (
-    check_newest,
-    check_next_batch,
-    check_update_types,
-)
 from trident_state.delta.batch_rows import BatchRows, check_parts_distinct
 from trident_state.delta.cleaning import Cleaner, Keep
 from trident_state.delta.compaction import Compactor
 from trident_state.delta.counting import count_entries
 from trident_state.delta.data_files import DataFile
 from trident_state.delta.folding import WHOLE, rows_kind
-from trident_state.delta.past import MissingFileError
+from trident_state.delta.maintenance import Upkeep
+from trident_state.delta.past_files import MissingFileError
 from trident_state.delta.past_reads import PastReads
 from trident_state.delta.range_reads import RangeReads
 from trident_state.delta.record import (
@@ -52,16 +48,20 @@ from trident_state.delta.shared_table import OpenBatch, OpenSnapshot, files_of
 from trident_state.delta.table import MovedError, StateTable
 from trident_state.delta.tagging import Tagger
 from trident_state.delta.tags import NO_TAGS
-from trident_state.delta.upkeep import Upkeep
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange
 from trident_state.keys import check_key_types, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
-from trident_state.rules import check_not_beyond, check_reached
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import read_again
 from trident_state.tags import StateTag
+from trident_state.value_rules import check_not_beyond, check_reached
+from trident_state.write_checks import (
+    check_newest,
+    check_next_batch,
+    check_update_types,
+)
 
 _TRIES = 20
 """The most attempts at a drop or a takeover, which start over if a driver wrote the state meanwhile."""

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from trident.base.durable_files import fsync_folder
 from trident.base.errors import (
     SourceUnreadableError,
     StateCorruptError,
@@ -24,7 +25,6 @@ from trident.base.errors import (
     StateUnavailableError,
     TridentError,
 )
-from trident.base.files import fsync_folder
 from trident.base.forked_child import free_in_child
 from trident.base.short_texts import one_line
 from trident.files.delta_folder import UNSAFE, TableFolder, deltalake
@@ -44,7 +44,7 @@ from trident_state.delta.record import (
     read_properties,
 )
 from trident_state.delta.tags import NO_TAGS, TagSet, is_tag_file, path_of_tags, read_tags
-from trident_state.rules import UNSURE
+from trident_state.value_rules import UNSURE
 
 _LOG = "_delta_log"
 _NEED = "DeltaMapState needs the package deltalake"

@@ -12,7 +12,7 @@ import msgspec
 from trident.base.crash_points import reach
 from trident.base.errors import SnapshotMovedError, TagExistsError
 from trident_state.delta.data_files import DataFile
-from trident_state.delta.past import PastFiles
+from trident_state.delta.past_files import PastFiles
 from trident_state.delta.record import TAGS, TableVersion
 from trident_state.delta.table import MovedError, StateTable
 from trident_state.delta.tags import TaggedFiles, write_tags

@@ -13,12 +13,12 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.discarding import RESET
+from trident.base.discard_advice import RESET
+from trident.base.durable_files import Summed
 from trident.base.errors import StateCorruptError, StateLostError
-from trident.base.files import Summed
 from trident.files.store import FileStore
+from trident_state.document_header import Header
 from trident_state.expiry import Expiry
-from trident_state.header import Header
 
 FORMAT = 2
 

@@ -16,7 +16,6 @@ from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, FilesError, StateFullError, StateOwnedError
 from trident.base.forked_child import free_in_child
 from trident_state.binary import concatenate, in_halves
-from trident_state.checks import check_newest, check_next_batch
 from trident_state.expiry import Expiry, without_expired
 from trident_state.few_keys import Key, hash_key, key_encoder
 from trident_state.key_order import KeyRange
@@ -26,9 +25,10 @@ from trident_state.memory.key_index import Slots
 from trident_state.memory.snapshots import Cut, Snapshots
 from trident_state.memory.update_changes import Change, changes_of
 from trident_state.messages import Applied, FewFound, Found, GroupStatus, StoreReport, Update
-from trident_state.rules import as_of, check_not_beyond, check_reached, few_as_of
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, read_again
+from trident_state.value_rules import as_of, check_not_beyond, check_reached, few_as_of
+from trident_state.write_checks import check_newest, check_next_batch
 
 _log = logging.getLogger("trident.state")
 

@@ -8,7 +8,7 @@ import redis
 
 from trident.base.errors import StateError, StateUnavailableError
 from trident.base.finding import Finding, Now, clocks_apart
-from trident.base.reach import SECONDS
+from trident.base.reachability import SECONDS
 from trident.base.redis_address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident_state.binary import one_chunk
-from trident_state.checks import check_update_types
 from trident_state.expiry import Expiry
 from trident_state.keys import encode_checked_keys
 from trident_state.messages import Put, Update
@@ -21,6 +20,7 @@ from trident_state.redis.placement import place_distinct_keys
 from trident_state.redis.scripts import MERGE, PUT
 from trident_state.redis.shared_state import SharedState
 from trident_state.redis.writer import Task, Writer
+from trident_state.write_checks import check_update_types
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import pyarrow as pa
 from trident.base.cached_property import cached_property
 from trident.base.errors import StateValueError
 from trident_state.binary import lengths_of
-from trident_state.checks import check_distinct_keys
 from trident_state.keys import hash_keys
 from trident_state.redis.layout import Layout
+from trident_state.write_checks import check_distinct_keys
 
 PUT_KEYS = 1000
 """The most keys in a script call, which takes about 2 ms. In that time the server answers no other client."""

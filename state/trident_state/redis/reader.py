@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.discarding import RESET
+from trident.base.discard_advice import RESET
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
 from trident_state.expiry import Cutoff, without_expired
 from trident_state.few_keys import hash_key
@@ -25,8 +25,8 @@ from trident_state.redis.layout import LEGEND, Layout
 from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
 from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmget
-from trident_state.rules import as_of, check_not_beyond, check_reached, few_as_of
 from trident_state.state_shape import StateKind, StateShape
+from trident_state.value_rules import as_of, check_not_beyond, check_reached, few_as_of
 
 _SCAN_BUCKETS = 1024
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from trident.base.attempt import Lease
-from trident.base.discarding import reset_with
+from trident.base.discard_advice import reset_with
 from trident.base.errors import (
     FencedError,
     LogMismatchError,
@@ -14,8 +14,8 @@ from trident.base.errors import (
     StateShapeError,
     StateUnavailableError,
 )
-from trident_state.checks import fenced_error
 from trident_state.redis.command_routing import Link, Reply
+from trident_state.write_checks import fenced_error
 
 
 @dataclass(frozen=True, slots=True)

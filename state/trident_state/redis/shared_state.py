@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from trident.base.attempt import Lease
 from trident.base.errors import StateError
 from trident.base.redis_address import Address
-from trident_state.checks import fenced_error
 from trident_state.incarnation import Incarnation
 from trident_state.records.forms import Records, ValueForm, records_of
 from trident_state.redis.cluster import Servers
@@ -13,6 +12,7 @@ from trident_state.redis.command_routing import Link
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import parse_meta, read_meta
 from trident_state.state_shape import StateKind, StateShape
+from trident_state.write_checks import fenced_error
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError, StateValueError
 from trident.base.values import type_name
 from trident_state.binary import concatenate, framed, join_columns, lengths_of, one_chunk, spread_rows, with_lengths
-from trident_state.checks import check_none_later
 from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import decode_keys
 from trident_state.records.documents import Documents
@@ -33,8 +32,9 @@ from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
 from trident_state.redis.script_errors import ScriptAnswer, check_answer
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.wire import Arguments, Blob, call, hmget
-from trident_state.rules import TOO_LONG_HINT, combined, overflow_hint
 from trident_state.state_shape import StateKind, StateShape
+from trident_state.value_rules import TOO_LONG_HINT, combined, overflow_hint
+from trident_state.write_checks import check_none_later
 
 _MAX_RECORD = 256 * 1024 * 1024
 _MAX_CONFLICTS = 10

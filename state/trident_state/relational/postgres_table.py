@@ -12,7 +12,7 @@ from trident.base.postgres_address import READ_ONLY, open_connection, parameters
 from trident.base.redis_address import redacted
 from trident_state.encoding import is_bytes, is_text
 from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
-from trident_state.rules import UNSURE
+from trident_state.value_rules import UNSURE
 
 T = TypeVar("T")
 

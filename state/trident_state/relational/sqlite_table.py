@@ -12,7 +12,7 @@ from trident.base.errors import StateError, StateOwnedError, StateUnavailableErr
 from trident.base.forked_child import free_in_child, held_at_fork
 from trident.base.sqlite_files import FileIdentity, files_of, identities
 from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
-from trident_state.rules import UNSURE
+from trident_state.value_rules import UNSURE
 
 T = TypeVar("T")
 

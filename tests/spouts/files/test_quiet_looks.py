@@ -9,7 +9,7 @@ import pytest
 from tests.spouts.files.test_file_spout import write
 from trident.errors import SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
-from trident_spouts.files import forgotten, places
+from trident_spouts.files import forgotten_files, places
 from trident_spouts.files.planner import Planner
 
 
@@ -74,8 +74,8 @@ def test_a_change_that_the_status_does_not_show_yet_is_not_missed(
 
 def test_checksums_are_computed_once_for_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.look()
-    computed, of = list[str](), forgotten.Sums.of
-    monkeypatch.setattr(forgotten.Sums, "of", lambda file: computed.append(file.name) or of(file))
+    computed, of = list[str](), forgotten_files.Sums.of
+    monkeypatch.setattr(forgotten_files.Sums, "of", lambda file: computed.append(file.name) or of(file))
     write(run.folder / "new", "new\n", 200)
     run.look()
     run.look()

@@ -17,7 +17,7 @@ from trident.errors import SourceUnreadableError, TopologyError
 from trident.spouts import JdbcSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
-from trident_spouts.jdbc.isolation import Finality, Moment, UnderWay
+from trident_spouts.jdbc.final_values import Finality, Moment, UnderWay
 from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.relation import Source
 

@@ -11,7 +11,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.waiting import wait_until
 from trident.errors import TopologyError
 from trident.spouts import JdbcSpout
-from trident_spouts.jdbc.isolation import Finality, Moment, UnderWay
+from trident_spouts.jdbc.final_values import Finality, Moment, UnderWay
 from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.relation import Source
 

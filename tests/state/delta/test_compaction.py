@@ -356,7 +356,7 @@ def test_a_merge_that_slept_until_its_file_was_cleaned_up_changes_nothing(folder
 
 
 def test_the_log_gets_checkpoints_and_readers_begin_with_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trident_state.delta.upkeep.CHECKPOINT_EVERY", 5)
+    monkeypatch.setattr("trident_state.delta.maintenance.CHECKPOINT_EVERY", 5)
     setting = setting_in(folder, ttlSecs=100.0)
     store = quiet(setting)
     store.upkeep.after = lambda version: store.upkeep.run()

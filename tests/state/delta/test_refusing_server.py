@@ -15,7 +15,7 @@ from trident.base.errors import StateUnavailableError
 from trident.spouts import FixedBatchSpout
 from trident.state import DeltaMapState
 from trident.testing.local import start_local
-from trident_state.delta import compaction, upkeep
+from trident_state.delta import compaction, maintenance
 
 BATCHES = [[f"word{number % 3}", f"word{number % 5}", "all"] for number in range(8)]
 CASES: list[tuple[Refusal, int]] = [(refusal, every) for refusal in ("refuses", "no reply") for every in (2, 3, 7, 19)]
@@ -36,8 +36,8 @@ def test_every_batch_counts_once(
 ) -> None:
     refusal, every = case
     monkeypatch.setattr(compaction, "LEAST", 3)  # merges go on beside the batches
-    monkeypatch.setattr(upkeep, "CHECKPOINT_EVERY", 4)
-    monkeypatch.setattr(upkeep, "_PAUSE", 0.01)
+    monkeypatch.setattr(maintenance, "CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr(maintenance, "_PAUSE", 0.01)
     expected = Counter(word for batch in BATCHES for word in batch)
     with RefusingProxy(objects.server.port, every, refusal) as proxy:
         for _ in range(50):  # a start may end with the error; the next one goes on

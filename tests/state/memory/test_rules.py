@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from trident.base.errors import BatchFailedError, SnapshotMovedError, StateValueError, UserFunctionError
-from trident_state.rules import as_of, combined
 from trident_state.state_shape import Combine
+from trident_state.value_rules import as_of, combined
 
 LEAST, MOST = Combine("Min", min, "min"), Combine("Max", max, "max")
 TOTAL = Combine("Sum", lambda a, b: a + b, "sum")

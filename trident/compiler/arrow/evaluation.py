@@ -13,9 +13,9 @@ from typing import Concatenate, ParamSpec, TypeAlias
 import pyarrow as pa
 
 from trident.base.errors import MissingSessionError
-from trident.base.notes import Notes, noting
 from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.base.types import arrow_schema, select
+from trident.base.user_code_notes import Notes, noting
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import fold_columns
 from trident.compiler.aggregates.gathers import Gather

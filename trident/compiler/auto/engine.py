@@ -22,7 +22,7 @@ from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.auto.choice import EngineChoice, Side, Size
 from trident.compiler.auto.spark_later import SparkLater
-from trident.compiler.carriers import CarrierPlan
+from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.engine import Answer, Engine, Frames, Puts, Slot
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.latest_times import LatestTimes

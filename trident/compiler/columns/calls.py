@@ -17,10 +17,10 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.accepted_values import check_nulls
+from trident.base.copied_values import may_be_filled, own_value, own_values
 from trident.base.named_values import misplaced
 from trident.base.never_run import NEVER_RUN
-from trident.base.own_values import may_be_filled, own_value, own_values
-from trident.base.rows_of_users import add_rows
+from trident.base.user_rows import add_rows
 from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns.columns import (
     Column,

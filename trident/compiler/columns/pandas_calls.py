@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from trident.base.accepted_values import check_nulls
 from trident.base.errors import UserFunctionError
-from trident.base.notes import noting_if_it_ends
+from trident.base.user_code_notes import noting_if_it_ends
 from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters

@@ -8,9 +8,9 @@ from typing import Any
 import numpy
 import pyarrow as pa
 
+from trident.base.copied_values import may_be_filled, own_value, own_values
 from trident.base.errors import UserFunctionError
 from trident.base.names import did_you_mean
-from trident.base.own_values import may_be_filled, own_value, own_values
 from trident.base.stream_fields import STREAM_NUMBER, inside
 from trident.compiler.columns.calls import (
     Called,

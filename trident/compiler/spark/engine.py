@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, StateError
 from trident.compiler.arrow.evaluation import compile_request
-from trident.compiler.carriers import CarrierPlan
+from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import decoded
 from trident.compiler.columns.kernels import in_sql
@@ -26,12 +26,12 @@ from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import StageLayout, check_picklable, end_of, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.spark.errors import stopped_error, translated
+from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.failure_signal import signal_of
 from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.kept_plans import KeptPlans, PlanUse
 from trident.compiler.spark.native_operations import Learned
 from trident.compiler.spark.open_sessions import use
-from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import (

@@ -16,7 +16,7 @@ from trident.base.types import spark_schema
 from trident.compiler.on_worker import Batches, OnWorker
 from trident.compiler.parquet_files import PART, Part, Target, WriteFrozen
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.reach import ReachedStores
+from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.files.executors_files import check_found
 from trident.files.store import FileStore

@@ -23,8 +23,8 @@ from trident.compiler.spark.worker_functions import (
     meter_of,
 )
 from trident.compiler.tracking.ledger import Root
+from trident.compiler.tracking.row_paths import Way
 from trident.compiler.tracking.tokens import Edge
-from trident.compiler.tracking.ways import Way
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.step_meter import StepMeter
 from trident.compiler.spark.worker_functions import REPORT
 from trident.compiler.tracking.ledger import Ledger, Root, is_report, report_in
+from trident.compiler.tracking.row_paths import ROW_ID
 from trident.compiler.tracking.tokens import Edge
-from trident.compiler.tracking.ways import ROW_ID
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TridentError
 from trident.compiler.arrow.engine import ArrowSlot
-from trident.compiler.carriers import CarrierPlan
+from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.columns.kernels import in_sql
 from trident.compiler.engine import Slot
 from trident.compiler.program import Group, Stage

@@ -26,8 +26,8 @@ from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.latest_times import LATEST, LatestTimes
 from trident.compiler.on_worker import Batches, OnWorker
 from trident.compiler.spark.errors import translated
+from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.keyed_jobs import frame_of, result_of
-from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.files.store import FileStore
 from trident.frozen.files import FROZEN

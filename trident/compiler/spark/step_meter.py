@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from trident.base.notes import Notes, both, noting
+from trident.base.user_code_notes import Notes, both, noting
 from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.kernels import Work
 from trident.compiler.on_worker import Batches

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from trident.base.waiting import Flag
+from trident.base.interruptible_waits import Flag
 from trident.plan.nodes import Node
 from trident.plan.traits import PYTHON, traits_of
 

@@ -21,7 +21,7 @@ from trident.compiler.on_worker import BATCH_ROWS, Batches, OnWorker, guarded
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.step_meter import StepMeter
 from trident.compiler.tracking.ledger import Root
-from trident.compiler.tracking.ways import Way
+from trident.compiler.tracking.row_paths import Way
 from trident.operations.context import OperationContext
 
 

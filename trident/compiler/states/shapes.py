@@ -148,7 +148,7 @@ def new_values(step: nodes.StateWriter, table: pa.Table) -> pa.Table:
 def native_form(native: Native | None) -> Literal["sum", "min", "max"] | None:
     """Return the operation by which a store can combine values itself; None if only the aggregator can.
 
-    A store can for some types only: ``trident_state.rules`` and the stores know for which.
+    A store can for some types only: ``trident_state.value_rules`` and the stores know for which.
     """
     match native:
         case "count" | "sum":

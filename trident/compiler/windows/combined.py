@@ -21,7 +21,7 @@ from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
 from trident.plan.window_schema import END, LATEST, START
 from trident_state.binary import one_chunk
-from trident_state.rules import combined
+from trident_state.value_rules import combined
 
 
 def combined_update(node: Window) -> RunWindow:

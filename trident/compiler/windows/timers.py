@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.never_run import check_ran
-from trident.base.rows_of_users import add_rows
+from trident.base.user_rows import add_rows
 from trident.compiler.columns.calls import Called, ListCollector, emitter, not_emitted
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where, short

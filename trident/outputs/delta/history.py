@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from trident.base.files import fsync_folder
+from trident.base.durable_files import fsync_folder
 from trident.files.delta_folder import TableFolder
 from trident_spouts.delta.commits import LOG, Commit, commit_path, read_commit
 

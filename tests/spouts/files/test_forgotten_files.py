@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 from trident.errors import SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.executor import Metadata
-from trident_spouts.files import forgotten, places, recognition
+from trident_spouts.files import file_recognition, forgotten_files, places
 from trident_spouts.files.read_files import ReadFiles
 
 
@@ -216,9 +216,11 @@ def test_deletions_of_some_of_which_nothing_is_known_are_no_doubt_but_a_guess_is
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths at which a file is compared as a whole, where files of over 5,000 bytes are long ones."""
-    lengths, digest = list[int](), recognition.digest
-    monkeypatch.setattr(recognition, "PROVED_AT_ONCE", 5_000)
-    monkeypatch.setattr(recognition, "digest", lambda file, start, end: lengths.append(end) or digest(file, start, end))
+    lengths, digest = list[int](), file_recognition.digest
+    monkeypatch.setattr(file_recognition, "PROVED_AT_ONCE", 5_000)
+    monkeypatch.setattr(
+        file_recognition, "digest", lambda file, start, end: lengths.append(end) or digest(file, start, end)
+    )
     return lengths
 
 
@@ -259,10 +261,10 @@ def test_a_long_log_is_not_compared_between_two_lines_but_when_it_changes_at_the
 
 
 def test_the_evidence_survives_as_text() -> None:
-    known = {2**40 + at: forgotten.Known(7 * at, 3 * at, 2**31 + at) for at in range(5)}
-    evidence = forgotten.Forgotten(known, False, 5, forgotten.Fingerprint(5, 6, 7), 8)
-    assert forgotten.Forgotten.of_json(evidence.to_json(9)) == evidence
-    cut = forgotten.Forgotten.of_json(evidence.to_json(2))
+    known = {2**40 + at: forgotten_files.Known(7 * at, 3 * at, 2**31 + at) for at in range(5)}
+    evidence = forgotten_files.Forgotten(known, False, 5, forgotten_files.Fingerprint(5, 6, 7), 8)
+    assert forgotten_files.Forgotten.of_json(evidence.to_json(9)) == evidence
+    cut = forgotten_files.Forgotten.of_json(evidence.to_json(2))
     assert (list(cut.known.items()), cut.more, cut.complete) == (list(known.items())[-2:], True, False)
 
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import get_args
 
 from trident.base.checks import check_choice, check_whole_number
-from trident.base.described import described, keep
+from trident.base.descriptions import described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.option_names import known_options
+from trident_spouts.files.file_recognition import OnForgotten
 from trident_spouts.files.read_files import REMEMBERED
-from trident_spouts.files.recognition import OnForgotten
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -1,4 +1,4 @@
-"""The doors of a server. A door is a path with its methods, handler and requirements."""
+"""The endpoints of a server. An endpoint is a path with its methods, handler and requirements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,17 +20,17 @@ register_url_convertor("text", _AnyText())
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     """A path of the server, and the handler of its requests.
 
-    Every door has the same guards (`guards.py`), except for those that its fields below turn off.
+    Every endpoint has the same guards (`guards.py`), except for those that its fields below turn off.
     """
 
     path: str
     """The path in Starlette's form: ``/state/{state}``."""
     answer: Handler
     methods: tuple[str, ...] = ("GET",)
-    """The methods that the door answers; HEAD comes with GET."""
+    """The methods that the endpoint answers; HEAD comes with GET."""
     needsToken: bool = True
     """False if the answer reveals nothing about the topology, or does so only to clients with a token."""
     checksRights: bool = False
@@ -40,7 +40,7 @@ class Door:
     answer even from a busy server. Otherwise it would kill a healthy process."""
     route: Route = field(init=False, repr=False)
     start: str = field(init=False, repr=False)
-    """The beginning of all paths of this door. It excludes most doors sooner than the route's regular expression."""
+    """The beginning of all paths of this endpoint: a faster test than the regular expression of the route."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "route", Route(self.path, self.answer, methods=list(self.methods)))
@@ -48,28 +48,28 @@ class Door:
 
 
 class Found(NamedTuple):
-    """The door for a request, and the parameters in the path."""
+    """The endpoint for a request, and the parameters in the path."""
 
-    door: Door | None
-    """None if no door has this path, or if no door with this path has this method."""
+    endpoint: Endpoint | None
+    """None if no endpoint has this path, or if no endpoint with this path has this method."""
     parameters: dict[str, Any]
     allowed: tuple[str, ...]
     """The methods that the path allows; empty if there is no such path."""
 
 
-def find_door(doors: Sequence[Door], scope: dict[str, Any]) -> Found:
-    """Return the first door that answers a request. If no door has the path, a slash at its end is ignored."""
+def find_endpoint(endpoints: Sequence[Endpoint], scope: dict[str, Any]) -> Found:
+    """Return the first endpoint that answers a request. If no endpoint has the path, a slash at its end is ignored."""
     allowed, parameters = set[str](), dict[str, Any]()
     path = scope["path"]
-    for door in doors:
-        if not path.startswith(door.start):
+    for endpoint in endpoints:
+        if not path.startswith(endpoint.start):
             continue
-        match, child = door.route.matches(scope)
+        match, child = endpoint.route.matches(scope)
         if match is Match.FULL:
-            return Found(door, child["path_params"], ())
+            return Found(endpoint, child["path_params"], ())
         if match is Match.PARTIAL:
-            allowed |= door.route.methods or set()
+            allowed |= endpoint.route.methods or set()
             parameters = child["path_params"]
     if not allowed and path.rstrip("/") != path and len(path) > 1:
-        return find_door(doors, scope | {"path": path[:-1]})
+        return find_endpoint(endpoints, scope | {"path": path[:-1]})
     return Found(None, parameters, tuple(sorted(allowed)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from trident.drpc.local import DRPCFunction, DRPCResult
 from trident.drpc.request_queue import Audience, Queued, RequestQueue
-from trident.server.alarms import Alarms
+from trident.server.timeouts import Alarms
 from trident.user_calls.threads import Threads
 
 _MOST = 256

@@ -10,9 +10,9 @@ the table was emptied and filled again.
 from typing import Any, NamedTuple
 
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.place import Place, place_from
 from trident_spouts.jdbc.relation import literal, quoted
 from trident_spouts.jdbc.source import Opened
+from trident_spouts.jdbc.table_identity import Place, place_from
 
 LAST_ROWS = 16
 """The number of rows that a proof holds."""

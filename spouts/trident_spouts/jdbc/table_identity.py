@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from trident_spouts.jdbc.column_origin import Origin, Sequence, members_sql
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.origin import Origin, Sequence, members_sql
 
 _SERVER = """
 select (select oid::bigint from pg_database where datname = current_database()),

@@ -6,7 +6,7 @@ import pytest
 
 from trident import Count, Sum, TridentTopology, col, expr
 from trident import functions as F
-from trident.plan.readings import reading_of
+from trident.plan.rows_read import reading_of
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 

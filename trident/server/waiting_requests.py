@@ -8,10 +8,10 @@ from starlette.requests import Request
 
 from trident.server.connection import while_connected
 from trident.server.errors import RequestError
-from trident.server.places import Places
+from trident.server.request_context import visit_of
+from trident.server.request_slots import Places
 from trident.server.route_types import InThread
 from trident.server.served import Served
-from trident.server.visit import visit_of
 
 HEADER = "trident-min-txid"
 """The header of any request that reads: the least txids that its answer must show, by batch group, in JSON."""

@@ -7,9 +7,9 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, Struct
 from trident.base.step import Step
 from trident.base.types import ddl, type_ddl
 from trident.operations.interval_joins import Side
-from trident.plan import nodes, rules
+from trident.plan import nodes, step_checks
 from trident.plan.nodes import SIDES
-from trident.plan.register import Register
+from trident.plan.step_register import Register
 from trident.plan.watermark_names import watermark_name
 from trident.plan.window_schema import time_field
 from trident.stream.base import StreamBase, StreamT
@@ -72,8 +72,8 @@ def held_fields(keys: StructType, schemas: list[StructType], step: Step) -> tupl
     """Return the key and value fields of a join's state: lists of whole tuples of the left or right stream."""
     before = StructType([StructField("joinSide", IntegerType()), StructField("joinBucket", LongType())])
     nullable = StructType([StructField(field.name, field.dataType) for field in keys.fields])
-    held = rules.appended(before, nullable, step, of="the state")
-    held = rules.appended(held, StructType([StructField("joinBatch", LongType())]), step, of="the state")
+    held = step_checks.appended(before, nullable, step, of="the state")
+    held = step_checks.appended(held, StructType([StructField("joinBatch", LongType())]), step, of="the state")
     tuples = [
         ArrayType(StructType([StructField(field.name, field.dataType) for field in schema.fields]))
         for schema in schemas

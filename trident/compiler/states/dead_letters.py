@@ -5,9 +5,9 @@ import pyarrow.compute as pc
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import conform
-from trident.compiler.states.latest import last_rows
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
+from trident.compiler.states.table_rows import last_rows
 from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.operations.dead_letters import LETTER, KeepLetters

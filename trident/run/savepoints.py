@@ -30,9 +30,9 @@ from trident.recovery.savepoint import (
     remove_remains,
     taken,
 )
-from trident.run.state_copies import Pages, StateCopies
-from trident.run.switches import Switches
-from trident_spouts.forking import held_by, is_forkable
+from trident.run.run_control import Switches
+from trident.run.savepoint_states import Pages, StateCopies
+from trident_spouts.forkable_sources import held_by, is_forkable
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from trident.operations.error_policy import DeadLetter
 from trident.plan import nodes
-from trident.plan.register import Register
+from trident.plan.step_register import Register
 from trident.spouts.dead_letters import ReplaySpout
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from trident.base.errors import StateError, StateUnavailableError
 from trident.commits.carrier import LeftToDriver
-from trident.compiler.carriers import Choice
+from trident.compiler.carrier_choice import Choice
 from trident.compiler.engine import Puts
 from trident_state.store import Readable, SharedBatch, SharedSnapshot
 

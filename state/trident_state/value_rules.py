@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.callsite import site_of
-from trident.base.discarding import reset_with
+from trident.base.discard_advice import reset_with
 from trident.base.errors import (
     SnapshotMovedError,
     StateRecoveringError,

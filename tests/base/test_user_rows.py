@@ -10,7 +10,7 @@ import numpy
 import pyarrow as pa
 import pytest
 
-from trident.base.rows_of_users import add_rows, all_rows, checked_rows
+from trident.base.user_rows import add_rows, all_rows, checked_rows
 
 
 class Countdown:

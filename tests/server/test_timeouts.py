@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trident.server.alarms import Alarms
+from trident.server.timeouts import Alarms
 
 LONG = 20.0
 

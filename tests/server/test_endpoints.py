@@ -1,4 +1,4 @@
-"""All doors of the server, each held to each guard: a guard stands around the server, and not in a handler."""
+"""All endpoints of the server, each held to each guard: a guard stands around the server, and not in a handler."""
 
 import logging
 import re
@@ -18,7 +18,7 @@ TOKEN, SHOP = "0123456789abcdef", "the-token-of-the-shop"
 OPEN = {"/", "/page/main.js"}
 PROBES = {"/healthz", "/readyz"}
 
-DOORS = [
+ENDPOINTS = [
     ("GET", "/metrics"),
     ("GET", "/drpc"),
     ("POST", "/drpc/count"),
@@ -42,9 +42,9 @@ DOORS = [
     ("GET", "/healthz"),
     ("GET", "/readyz"),
 ]
-HEADS = [("HEAD", path) for method, path in DOORS if method == "GET"]
+HEADS = [("HEAD", path) for method, path in ENDPOINTS if method == "GET"]
 NONE = [("GET", "/nowhere"), ("DELETE", "/state/counts"), ("PUT", "/drpc/count"), ("GET", "/state/counts/x/y/z/..")]
-ALL = [*DOORS, *HEADS, *NONE]
+ALL = [*ENDPOINTS, *HEADS, *NONE]
 
 
 def status(url: str, method: str, path: str, *headers: str, host: str | None = None) -> int:
@@ -70,11 +70,11 @@ def test_a_slash_at_the_end_does_not_count(serving: Serving, path: str) -> None:
 
 def test_the_list_has_all_doors(serving: Serving) -> None:
     app = web_app(serving.running, AccessRules(None, ["localhost"]), Limits())
-    for door in app.doors:
-        for method in door.methods:
-            scope = [{"type": "http", "method": method, "path": path} for how, path in DOORS if how == method]
-            first = [next(each.path for each in app.doors if each.route.matches(at)[0].value == 2) for at in scope]
-            assert door.path in first, f"{method} {door.path} is not in the list of this test"
+    for endpoint in app.endpoints:
+        for method in endpoint.methods:
+            scope = [{"type": "http", "method": method, "path": path} for how, path in ENDPOINTS if how == method]
+            first = [next(each.path for each in app.endpoints if each.route.matches(at)[0].value == 2) for at in scope]
+            assert endpoint.path in first, f"{method} {endpoint.path} is not in the list of this test"
 
 
 def test_a_token_is_asked_for_at_every_door(serving: Serving) -> None:

@@ -7,8 +7,8 @@ from typing import cast
 from starlette.requests import Request
 
 from trident.server.access_rules import Grant
-from trident.server.alarms import Alarms
-from trident.server.places import Places
+from trident.server.request_slots import Places
+from trident.server.timeouts import Alarms
 
 
 @dataclass

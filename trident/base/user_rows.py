@@ -14,7 +14,7 @@ from types import GeneratorType, WrapperDescriptorType
 from typing import Any
 
 from trident.base.callsite import CallSite
-from trident.base.own_values import own_value
+from trident.base.copied_values import own_value
 
 _PLAIN = frozenset({list, tuple, GeneratorType})
 """The types that never pass a StopIteration on. Their rows are taken without a step of Python for each row."""

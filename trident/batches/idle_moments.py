@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from trident.base.waiting import Waits
+from trident.base.interruptible_waits import Waits
 
 
 class Rests:

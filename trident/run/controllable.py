@@ -10,8 +10,8 @@ from trident.base.step import user_level
 from trident.batches.run_context import RunContext
 from trident.recovery.savepoint import SavepointInfo, info_of
 from trident.run.left_partitions import left_behind
-from trident.run.saving import Saving
-from trident.run.switches import Switches
+from trident.run.run_control import Switches
+from trident.run.savepoints import Saving
 from trident.user_calls.watched_store import unwatched
 
 
