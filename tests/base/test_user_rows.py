@@ -110,7 +110,7 @@ def test_all_rows_up_to_the_end(case: str) -> None:
 )
 def test_a_function_that_raises_stop_iteration_does_not_end_the_rows(case: str, take: Any) -> None:
     with pytest.raises(
-        RuntimeError, match=r"\w+ \(test_rows_of_users.py:\d+\) raised StopIteration, which ends a "
+        RuntimeError, match=r"\w+ \(test_user_rows.py:\d+\) raised StopIteration, which ends a "
     ) as caught:
         take(LET_OUT[case]())
     assert "before its last row: catch it in the function, or write next(iterator, None)" in str(caught.value)

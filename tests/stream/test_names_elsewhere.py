@@ -158,7 +158,7 @@ def test_the_package_is_asked_as_any_other() -> None:
         _ = trident.FileSpout
     assert not hasattr(trident, "nothing") and not hasattr(trident, "__wrapped__")
     exec("from trident import demo, plan, testing, Count")
-    exec("from trident.spouts import branch, FileSpout")
+    exec("from trident.spouts import branch_source, FileSpout")
     exec("from trident.testing import contracts, start_local")
     for module in (trident.spouts, trident.state, trident.testing):
         assert not hasattr(module, "nothing") and not hasattr(module, "__wrapped__")
