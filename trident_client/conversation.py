@@ -255,12 +255,24 @@ class Conversation(Generic[RowsT]):
     def no_answer(self, error: Exception, request: Request | None = None) -> ServerUnavailableError:
         """Return the error for a request that did not reach the server, or was not answered.
 
-        It is raised at once for a request that may have changed something: a repetition would fail because of its own
-        effect.
+        It is raised at once for a request that may have changed something, because a repetition would fail by the
+        effect of the first one, and for a certificate that is not trusted.
         """
+        if _distrusts(error):
+            raise ServerUnavailableError(
+                f"{self.url} is not trusted: {error}. Pass the certificate of the authority that signed the server's: "
+                f"ca='ca.pem', or --ca in a shell"
+            ) from error
         if request is None or not request.writes or isinstance(error, self.httpx.ConnectError):
             return ServerUnavailableError(f"{self.url} does not answer: {error}")
         raise ServerUnavailableError(f"{self.url} does not answer: {error}; {request.writes}: see tags()") from error
+
+
+def _distrusts(error: BaseException | None) -> bool:
+    """Return whether a connection failed because of the server's certificate."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _past(asOf: Any) -> dict[str, Any]:
