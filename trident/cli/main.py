@@ -22,8 +22,26 @@ from trident.cli.state import state
 from trident.cli.tag import tag
 
 
+_ELSEWHERE = {
+    "status": "`trident list` shows stored topologies, and `trident positions` how far they have read their sources.",
+    "start": "`trident run module:topology` runs a topology here; `trident submit` stores it and starts its driver.",
+    "stop": "`trident kill NAME` stops a stored topology; SIGTERM or Ctrl-C stops `trident run`.",
+    "jar": "A topology is a Python program: `trident submit module:topology`.",
+    "get": "`trident state get TOPOLOGY STATE KEY` reads a state, and `trident query URL` asks a server.",
+    "drpc": "`trident query URL FUNCTION ARGS` calls a DRPC function of a server.",
+}
+"""Commands of Storm and of service managers, each with its replacement here."""
+
+
 class _Commands(click.Group):
     """The group of all commands. An error of a command is printed as one line instead of a traceback."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in _ELSEWHERE:
+            ctx.fail(f"No such command {args[0]!r}. {_ELSEWHERE[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
