@@ -21,7 +21,6 @@ from trident.cli.sql import sql
 from trident.cli.state import state
 from trident.cli.tag import tag
 
-
 _ELSEWHERE = {
     "status": "`trident list` shows stored topologies, and `trident positions` how far they have read their sources.",
     "start": "`trident run module:topology` runs a topology here; `trident submit` stores it and starts its driver.",
