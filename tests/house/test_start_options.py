@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import inspect
 import re
 from pathlib import Path
 from typing import get_type_hints
@@ -46,8 +47,8 @@ def test_type_checkers_know_each_option_with_the_type_of_its_values() -> None:
 
 
 def test_the_docstring_of_start_describes_each_option_with_its_default() -> None:
-    text = (TridentTopology.start.__doc__ or "").partition("Raises\n")[0]
-    described = dict(re.findall(r"^ {8}(\w+) : (.*(?:\n {12}.*)+)", text, flags=re.MULTILINE))
+    text = (inspect.getdoc(TridentTopology.start) or "").partition("Raises\n")[0]  # Python 3.13 keeps no indentation
+    described = dict(re.findall(r"^(\w+) : (.*(?:\n {4}.*)+)", text, flags=re.MULTILINE))
     assert {*described} - {"spark"} == {*OPTIONS}
     for name, option in OPTIONS.items():
         if isinstance(option.default, int | float) and not isinstance(option.default, bool):
