@@ -40,6 +40,8 @@ class IncrementalPlanner:
         """The empty first batch of a stream with `startingFrom="latest"`, once the end is known."""
         self._end: str | None = None
         """The greatest value that the first plan saw. The stream begins after it."""
+        self._served: tuple[str, str] | None = None
+        """The timeline and the life of the server that the last plan saw."""
         self._checked: tuple[object, ...] | None = None
         """The history of the last Place, and the defaults of the column at that time."""
         self._first: str | None = None
@@ -78,6 +80,9 @@ class IncrementalPlanner:
         look = self._look(session)
         self.waits = None
         place = self._place(session)
+        if self._served != (place.timeline, place.life):  # a server that went back gives values a second time
+            self._served = place.timeline, place.life
+            self._finality = Finality(self._column, self._source.lag)
         table = self._opened.relation.oid
         if previous is not None:
             self._check_not_lost(session, previous, look, place)

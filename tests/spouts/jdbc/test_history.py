@@ -470,3 +470,31 @@ def test_a_clock_that_was_set_back_is_told(postgres: PostgresServer, table: str)
     with pytest.raises(DataLossError, match="the clock of the server now shows an earlier time"):
         planned(executor, position)
     executor.close()
+
+
+@pytest.mark.parametrize("kind", [SERIAL, GIVEN])
+def test_values_that_an_older_copy_gives_again_are_not_final_yet(mortal: PostgresServer, table: str, kind: str) -> None:
+    """A run saw 7 before the server went back to 5: its next 7 is another row, and 6 may still be committed."""
+
+    def insert(number: int) -> str:
+        names, values = ("id, word", f"{number}, 'word'") if kind == GIVEN else ("word", "'word'")
+        return f"insert into {table} ({names}) values ({values})"
+
+    filled(mortal, table, kind)
+    mortal.copy_at_rest()
+    executor = opened(mortal, table)
+    read, position = drained(executor)
+    assert len(read) == 5
+    open_transaction = mortal.connect()
+    open_transaction.execute("begin")
+    open_transaction.execute(insert(6).encode())
+    mortal.run(insert(7))
+    assert planned(executor, position) is None
+    mortal.restore()
+    open_transaction.close()
+    with mortal.transaction(insert(6)) as late:
+        mortal.run(insert(7))
+        assert planned(executor, position) is None, "7 is there, and 6 may come"
+        late.execute("commit")
+    assert len(drained(executor, position)[0]) == 2
+    executor.close()
