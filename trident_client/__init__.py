@@ -1,4 +1,4 @@
-"""Clients of a served topology: ``from trident_client import DRPCClient``. They need httpx alone.
+"""Clients of a served topology: ``from trident_client import DRPCClient``. They need only httpx.
 
 The package comes as ``trident-client``, and with ``trident-pyspark``, whose `trident.DRPCClient` gives the same answers
 as PySpark's Rows and Arrow tables. ``docs/guide/serving.md`` describes both.

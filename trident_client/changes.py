@@ -143,9 +143,9 @@ class ChangesReader(Generic[RowsT]):
         known = None if self.position is None or kind == "snapshot" else int(self.position.rpartition("-")[2])
         if not part["first"] or known not in (None, part["after"]):
             raise errors.ServerError(
-                f"{self._path}: changes of the state are missing before a change of the batches {part['after']} to "
-                f"{part['txid']}, for a reader at position {self.position}: the server, or a proxy before it, skipped "
-                f"them; request the changes again from this position, after={self.position!r}"
+                f"{self._path}: the changes between position {self.position} and the change of the batches "
+                f"{part['after']} to {part['txid']} are missing: the server, or a proxy in front of it, skipped them; "
+                f"request the changes again from this position, after={self.position!r}"
             )
 
     def _joined(self, snapshot: bool, position: str) -> Change[RowsT]:

@@ -233,7 +233,7 @@ class StateOwnedError(StateError):
 
 
 class StateShapeError(StateError):
-    """The stored state has other keys, another kind or another aggregator than the topology declares."""
+    """The keys, the kind or the aggregator of the stored state are not those that the topology declares."""
 
 
 class StateCorruptError(StateError):
@@ -384,7 +384,7 @@ class LogCorruptError(LogError):
 
 
 class LogMismatchError(LogError):
-    """The states belong to another log than the log under this checkpointLocation."""
+    """The states belong to a log other than the one under this checkpointLocation."""
 
 
 class SavepointError(TridentError):

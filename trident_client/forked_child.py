@@ -80,8 +80,8 @@ def check_not_inherited(library: str) -> None:
     if _users.setdefault(library, os.getpid()) != os.getpid():
         raise TridentError(
             f"the package {library} cannot be used in a forked child of a process that has used it, because the child "
-            f"lacks its threads. Start this process by spawn, multiprocessing.get_context('spawn'), or use what needs "
-            f"{library} in the children alone"
+            f"lacks its threads. Start this process with multiprocessing.get_context('spawn'), or use {library} only "
+            f"in the children"
         )
 
 

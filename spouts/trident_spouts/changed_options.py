@@ -33,8 +33,8 @@ def with_options(where: str, spout: Spout, options: Mapping[str, Any]) -> Spout:
     for part, before, after in zip(("fields", "kind", "streams"), _made_for(spout), _made_for(changed), strict=True):
         if before != after:
             raise TopologyError(
-                f"{where}: the {part} would change from {before} to {after}, but the steps of the program rely on the "
-                "former; change the program"
+                f"{where}: the {part} would change from {before} to {after}, but the steps of the program need "
+                f"{before}; change the program instead"
             )
     return changed
 

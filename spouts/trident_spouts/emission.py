@@ -191,7 +191,7 @@ class UnionEmission(Emission):
             part.check_planned()
 
     def check_scanned(self) -> None:
-        """Raise SourceUnreadableError if Spark may have read other content than planned from the source of a part."""
+        """Raise SourceUnreadableError if the content that Spark has read may differ from the plan."""
         for part in self.parts:
             part.check_scanned()
 

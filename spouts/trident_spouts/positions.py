@@ -12,12 +12,15 @@ from trident_spouts.executor import Metadata
 
 @runtime_checkable
 class ShowsPosition(Protocol):
-    """A spout that describes its positions. If the method is static, the class alone can describe them."""
+    """A spout that describes its positions.
+
+    If the method is static, the class can describe them without an instance.
+    """
 
     def position_by_part(self, position: Metadata) -> Mapping[str, Metadata]:
         """Return how far the batches up to a position have read each part of the source, as JSON by part.
 
-        The method opens nothing, and depends on the position alone. It is not called for None.
+        The method opens nothing, and depends only on the position. It is not called for None.
         """
 
 

@@ -93,7 +93,7 @@ def left_out(spout: str, what: str) -> DataLossError:
     """Return the error for a source from which the stream has skipped rows, or may have."""
     return DataLossError(
         f"{spout}: {what}, so it is not known which rows the stream has read, and a state with backfill=True could "
-        f"count other rows than the existing states. To continue, {_WITHOUT}"
+        f"count rows that the existing states did not. To continue, {_WITHOUT}"
     )
 
 

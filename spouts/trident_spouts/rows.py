@@ -51,8 +51,8 @@ def table_of(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
     """Return the rows as an Arrow table of exactly `schema`. `where` begins each error ("FixedBatchSpout, batch 3").
 
     Columns of an Arrow table or a pandas DataFrame are matched with the fields by name, in any order. Their types may
-    have another width or unit than declared, as long as no value changes. Python values are neither rounded nor parsed.
-    Raises SpoutContractError if the rows do not fit `schema`.
+    have a width or unit other than the declared one, as long as no value changes. Python values are neither rounded nor
+    parsed. Raises SpoutContractError if the rows do not fit `schema`.
 
     >>> table_of([("a", 1), {"word": "b", "n": None}], read_schema("word string, n long"), "here").to_pylist()
     [{'word': 'a', 'n': 1}, {'word': 'b', 'n': None}]

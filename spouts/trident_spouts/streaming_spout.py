@@ -212,9 +212,9 @@ def _batch_of(metadata: Metadata, query: str | None, checkpoint: str) -> int:
         raise foreign_metadata_error("StreamingSpout", metadata)
     if query not in (None, metadata["query"]):
         raise DataLossError(
-            f"StreamingSpout: the checkpoint under {checkpoint} belongs to another query (id {query}) than the "
-            f"stream has read (id {metadata['query']}): it was lost or replaced, and the position in the source "
-            f"with it. Restore it; or start over with a stream with another name, with newStream(..., anew=True)"
+            f"StreamingSpout: the checkpoint under {checkpoint} belongs to another query (id {query}), not to the one "
+            f"that the stream has read (id {metadata['query']}): it was lost or replaced, and the position in the "
+            f"source with it. Restore it; or start over with a stream with another name, with newStream(..., anew=True)"
         )
     return int(metadata["batch"])
 

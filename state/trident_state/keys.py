@@ -39,8 +39,8 @@ def encode_keys(keys: pa.Table) -> pa.Array:
 def encode_checked_keys(where: str, schema: pa.Schema, keys: pa.Table) -> pa.Array:
     """Return keys of a state as bytes, like `encode_keys`; `schema` holds the state's key fields.
 
-    Raises StateValueError if the keys have other types than `schema`; their names do not matter. The types in `schema`
-    are not checked: they passed `check_key_types` before.
+    Raises StateValueError if the types of the keys are not those of `schema`; their names do not matter. The types in
+    `schema` are not checked: they passed `check_key_types` before.
     """
     if not keys.schema.equals(schema) and keys.schema.types != schema.types:
         raise StateValueError(f"{where}: expected keys ({_shown(schema)}), got ({_shown(keys.schema)})")

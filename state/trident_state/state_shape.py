@@ -41,10 +41,10 @@ class Combine:
     stored; otherwise the delta becomes the value. `native`, if not None, names the same operation in a form that a
     store can do by itself on numbers ("put": on any type). "put" replaces the stored value by the delta, and a null
     delta removes the key. `columns`, if not None, computes the same as `function`, for two whole columns without nulls;
-    it returns None for columns that only `function` can combine.
-    `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined separately,
-    like the values of a separate state. With `zeros_leave`, a struct of zeros alone is the same as no value, and
-    removes its key. `wider` is the advice for a sum that overflows its type; "" if the Combine does not sum.
+    it returns None for columns that only `function` can combine. `parts`, if not None, are the Combines of the fields
+    of a value that is a struct: each field is combined separately, like the values of a separate state. With
+    `zeros_leave`, a struct of only zeros is the same as no value, and removes its key. `wider` is the advice for a sum
+    that overflows its type; "" if the Combine does not sum.
     """
 
     name: str

@@ -148,7 +148,7 @@ class FewReadable(Protocol):
     def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
         """Return the values that `Store.read` would return for the keys, as Python values.
 
-        Return None, without a read, if keys of these types can be read by `read` alone.
+        Return None, without a read, if keys of these types can be read only by `read`.
         """
         ...
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
+from trident.base.discard_advice import RESTORE
 from trident.base.errors import (
     FencedError,
     StateBehindError,
@@ -21,7 +22,7 @@ from trident_state.state_shape import StateShape
 
 
 def check_newest(where: str, held: Lease | None, lease: Lease) -> None:
-    """Raise FencedError if the state has another lease than `lease`, with the same or a higher epoch."""
+    """Raise FencedError if the state has a lease other than `lease` with the same or a higher epoch."""
     if held is not None and held != lease and held.epoch >= lease.epoch:
         raise fenced_error(where, str(held.epoch), lease)
 
@@ -61,7 +62,7 @@ def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, t
     if (last := int(txids.max(initial=-1))) > txid:
         raise StateCorruptError(
             f"{where}: batch {txid} cannot be applied: a key was changed by batch {last}, although the state is only "
-            f"at txid {marker}"
+            f"at txid {marker}. {RESTORE}"
         )
 
 

@@ -251,12 +251,12 @@ def test_readers_that_know_the_log_wait_for_the_restored_values(
 
     def refused() -> None:
         with (
-            pytest.raises(StateRecoveringError, match=r"begins with a content as of txid 4, .* its store has txid 3"),
+            pytest.raises(StateRecoveringError, match=r"was restored, .* as of txid 4, but its store is at txid 3"),
             openState("first", "counts", tmp_path, **where) as held,
         ):
             dict(held.items())
         with (
-            pytest.raises(StateRecoveringError, match=r"begins with a content as of txid 4"),
+            pytest.raises(StateRecoveringError, match=r"was restored, .* as of txid 4"),
             openTopology(words(state=state()), name="first", checkpointLocation=tmp_path) as opened,
         ):
             dict(opened.state("counts").items())

@@ -229,7 +229,7 @@ FAILING: dict[str, tuple[Callable[[Any], Any], set[int], str]] = {
     "no bool": (
         lambda s: s.filter("n", no_bool_for_sevens, onError=NOW),
         SEVENS,
-        "returned 7 where a filter must return True or False; the tuple was (n=7)",
+        "returned 7; a filter must return True or False; the tuple was (n=7)",
     ),
     "one of many": (
         lambda s: s.flatMap("n", emitting_a_word_at_sevens, "m long", onError=NOW),

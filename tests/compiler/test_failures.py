@@ -105,11 +105,11 @@ CASES: dict[str, tuple[TridentTopology, str]] = {
     ),
     "a filter that is none": (
         counted(lambda s: s.filter("word", lambda word: word)),
-        r"returned 'cow' where a filter must return True or False; .* \(a filter returns bool",
+        r"returned 'cow'; a filter must return True or False; .* \(a filter returns bool",
     ),
     "a flatMap of one": (
         counted(lambda s: s.flatMap(lambda t: t.word, "w string")),
-        r"returned 'cow' where many tuples are expected; .* \(yield every tuple, or return a list of them\)",
+        r"returned 'cow'; expected a list or a generator of tuples; .* \(yield every tuple, or return a list of them\)",
     ),
     "an unknown field": (
         counted(lambda s: s.filter(lambda t: t.wrod == "dog")),

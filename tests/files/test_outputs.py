@@ -160,7 +160,7 @@ def test_an_object_of_another_writer_version_is_kept_and_other_rows_are_refused(
         objects.put(f"out/txid={txid}/part-00000-01234567.parquet", sink.getvalue())
     driver.take(words("dog"), 1)
     assert in_manifests(objects) == Counter(dog=1), "with the size that the object has"
-    with pytest.raises(OutputConflictError, match="exists, but has other rows than the log has"):
+    with pytest.raises(OutputConflictError, match="exists, but its rows differ from those in the log"):
         driver.take(words("cow"), 2)
 
 

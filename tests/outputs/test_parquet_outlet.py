@@ -256,7 +256,7 @@ def test_a_folder_that_is_emptied_while_it_is_opened_is_told(tmp_path: Path, mon
             {"name": "other"},
             r"belongs to output 'out' of topology 't'; give output 'other' a separate path; or, .* give it name='out'",
         ),
-        ({"log": "another"}, r"belongs to another log \(uuid uuid\) than this one \(uuid another\)"),
+        ({"log": "another"}, r"belongs to another log \(uuid uuid\), not to this one \(uuid another\)"),
         ({"fields": "word string, n long"}, r"has \(word string\), but the topology writes \(word string, n bigint\)"),
         ({"found": 6}, "has batch 7, but the last batch in the log is 6: the log is an old copy"),
     ],

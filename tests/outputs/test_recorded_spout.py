@@ -103,7 +103,7 @@ def test_a_recording_without_the_order_of_its_rows_is_refused(tmp_path: Path) ->
         record = json.loads(manifest.read_text())
         del record["ordered"]
         manifest.write_text(json.dumps(record))
-    with pytest.raises(BatchFailedError, match=r"batch 1 of .* has 2 files.* did not note the order") as refused:
+    with pytest.raises(BatchFailedError, match=r"batch 1 of .* has 2 files.* did not record the order") as refused:
         played(RecordedSpout(path))
     assert isinstance(refused.value.__cause__, SpoutContractError)
     (pattern,) = re.findall(r"FileSpout\('(.*)', format='parquet'\)", str(refused.value))

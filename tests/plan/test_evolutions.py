@@ -104,11 +104,15 @@ REFUSED = {
         Evolution("n long, age int", add={"city": ""})
     ),
     r"add= names 'town', which is not a new field": lambda: table(Evolution("n long", add={"city": "", "town": ""})),
-    r"add= gives 3 \(int\) for field 'city' of type string": lambda: table(Evolution("n long", add={"city": 3})),
+    r"add= gives field 'city' the value 3 \(int\): expected string": lambda: table(
+        Evolution("n long", add={"city": 3})
+    ),
     r"'bigint' by Sum is the present shape of the state": lambda: former(Sum(), Evolution("long", lambda old: old)),
-    r"two Evolutions are from 'int' by Sum": lambda: former(Sum(), [Evolution("int"), Evolution("int", by="Sum")]),
+    r"two Evolutions have the same former shape, 'int' by Sum": lambda: former(
+        Sum(), [Evolution("int"), Evolution("int", by="Sum")]
+    ),
     r"evolve='long': expected an Evolution\(": lambda: former(Sum(), "long"),
-    r"add= gives fields of a struct, and the values are 'int' and 'bigint'": lambda: former(
+    r"add= adds fields to a struct, but the values change from 'int' to 'bigint'": lambda: former(
         Sum(), Evolution("int", add={"a": 1})
     ),
 }

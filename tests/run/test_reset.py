@@ -96,7 +96,9 @@ def test_a_reset_at_another_logs_place_leaves_the_state_to_its_driver(
     with pytest.raises(LogMismatchError):
         run(topology, "wc", tmp_path / "wrong")
     before = shared_redis.held(tmp_path.name)
-    with pytest.raises(LogMismatchError, match=r"'counts' belongs to another log \(uuid \w+\) than the one in .*wrong"):
+    with pytest.raises(
+        LogMismatchError, match=r"'counts' belongs to another log \(uuid \w+\), not to the one in .*wrong"
+    ):
         topology.reset("wc", tmp_path / "wrong")
     assert shared_redis.held(tmp_path.name) == before
     assert run(topology, "wc", tmp_path / "right") == counts

@@ -116,7 +116,7 @@ def test_the_clients_top_lists_ranges_and_scans(served: tuple[Any, str], named: 
     [
         (99, 404, "txid 99 has not been committed yet; the state can be read as of the txids 0 to 7"),
         ("2001-01-01", 404, "is before the batches that are kept"),
-        ("2999-01-01", 400, "this time has not come yet"),
+        ("2999-01-01", 400, "this time is in the future"),
         ("soon", 400, "expected 'previous'"),
         ("-1", 400, "expected 'previous'"),
     ],

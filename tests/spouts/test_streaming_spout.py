@@ -117,7 +117,9 @@ def test_a_checkpoint_that_is_another_one_is_refused(source: Source) -> None:
     ahead.close()
     shutil.rmtree(source.checkpoint)
     lost = source.spout().open()
-    with pytest.raises(DataLossError, match=r"belongs to another query \(id \S+\) than the stream has read"):
+    with pytest.raises(
+        DataLossError, match=r"belongs to another query \(id \S+\), not to the one that the stream has read"
+    ):
         lost.plan(attempt(3), second, 0.0)
     lost.close()
 

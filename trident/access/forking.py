@@ -1,8 +1,8 @@
 """Savepoints from outside a run, and the function forkTopology, which makes a topology from one.
 
 A fork is a log: its groups begin at the savepoint's txids, its streams at the savepoint's positions, and each state is
-born with the savepoint's values as its first content. The first start of the fork creates the stores, wherever its
-program keeps them, and heals them from the log, like stores that lost their data (docs/decisions/0073).
+created with the values of the savepoint. The first start of the fork creates the stores, wherever its program keeps
+them, and heals them from the log, like stores that lost their data (docs/decisions/0073).
 """
 
 import contextlib

@@ -72,7 +72,7 @@ class StateLocation:
         return SqliteLog(self.folder(topology) / LOG_FILE, topology) if self.log is None else self.log.open(topology)
 
     def first_txid(self, topology: str, state: str) -> int:
-        """Return the txid of the content with which the log says that a state began; 0 without a log, or a content."""
+        """Return the txid of a state's initial content, according to the log; 0 without a log or such content."""
         if self.checkpoint is None and self.log is None:
             return 0
         try:

@@ -64,7 +64,7 @@ class Followed(ReadableStore, Protocol):
 
     @property
     def first(self) -> int:
-        """The first txid as of which the state has values, if it began with a content and that is known; else 0."""
+        """The first txid as of which the state has values, if it has initial content and that is known; otherwise 0."""
         ...
 
     def committed(self) -> int:
@@ -94,9 +94,10 @@ class Followed(ReadableStore, Protocol):
 class FollowedStore:
     """A store on a server, or a store that a user wrote. The markers of its groups show which txid was committed.
 
-    If `incarnation` is given, no other incarnation of the state is read. `first` is the txid of the content with which
-    the log says that the state began; 0 if it began empty, or there is no log. Until the store has the content, every
-    read raises StateRecoveringError: the store is empty, or has the values of an earlier life of the state.
+    If `incarnation` is given, no other incarnation of the state is read. `first` is the txid of the state's initial
+    content, according to the log; 0 if the state began empty, or there is no log. Until the store has the content,
+    every read raises StateRecoveringError: the store is empty, or has the values of an earlier incarnation of the
+    state.
     """
 
     def __init__(self, store: Store, name: str, incarnation: Incarnation | None = None, first: int = 0) -> None:
@@ -128,9 +129,8 @@ class FollowedStore:
         incomplete = len(markers) < len(all_markers)
         if not incomplete and min(markers) < max(self.first, 0):
             raise StateRecoveringError(
-                f"state {self._name!r} begins with a content as of txid {max(self.first, 0)}, as after a restore or a "
-                f"change of its shape, and its store has txid {min(markers)}: its driver writes the content when the "
-                f"topology next runs"
+                f"state {self._name!r} was restored, or its shape was changed, as of txid {max(self.first, 0)}, but "
+                f"its store is at txid {min(markers)}: its driver writes the new values when the topology next runs"
             )
         if incomplete or min(markers) < earlier:
             problem = "a part of it is missing" if incomplete else f"it is at txid {min(markers)}"

@@ -58,7 +58,7 @@ def openTopology(
     """Open the states of a topology for reading, so that its DRPC functions answer without its driver.
 
     The topology may run elsewhere, be stopped, or stop and start again meanwhile. The call takes no lease, writes
-    nothing, and holds no driver back. Any number of processes may do this.
+    nothing, and delays no driver. Any number of processes may do this.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ class OpenedTopology(Ending, Queryable, Tagged):
     def positions(self) -> dict[str, StreamPosition]:
         """Return the position of each stream in the terms of its source, by stream, like ``running.positions``.
 
-        No stream if the topology was opened without its log.
+        The result is empty if the topology was opened without its log.
         """
         self._source.check()
         return {at.stream: at for at in self._source.positions(self._spouts)}

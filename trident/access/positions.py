@@ -1,4 +1,4 @@
-"""The function listPositions: how far the streams of a topology have read their sources, from its log alone."""
+"""The function listPositions: how far the streams of a topology have read their sources, according to its log."""
 
 import contextlib
 from pathlib import Path

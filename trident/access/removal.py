@@ -55,8 +55,8 @@ def dropState(
 ) -> None:
     """Delete one state from its store and its log. The next start of its topology makes an empty state and continues.
 
-    The watermarks of a state (of windows, joins and other steps by event time) are dropped with it. They
-    cannot be dropped alone.
+    The watermarks of a state (of windows, joins and other steps by event time) are dropped with it. They cannot be
+    dropped separately.
 
     Give the location of the log, and for a state on a server or in a store that you wrote also its location
     (`url` or `factory`); the log has the locations of tables. The call may be repeated after any failure. Repeat the
@@ -179,8 +179,8 @@ def _check_location(known: _Known, state: str, in_store: bool) -> None:
     """Raise StateError if the state may be in a store whose location was not given."""
     if not known.in_memory and not in_store:
         raise StateError(
-            f"the log has no snapshots of state {state!r}, as it has of a state in memory: give the location of its "
-            f"store, url= or factory=; nothing was changed"
+            f"state {state!r} is not in memory (the log has no snapshots of it): give the location of its store, url= "
+            f"or factory=; nothing was changed"
         )
 
 
@@ -198,7 +198,7 @@ def _check_own_state(known: _Known, state: str, store_log: str | None) -> None:
     """Raise StateError if another log owns the state in the store."""
     if store_log not in (None, known.uuid):
         raise StateError(
-            f"state {state!r} at the given location belongs to another log (uuid {store_log}) than this one (uuid "
+            f"state {state!r} at the given location belongs to another log (uuid {store_log}), not to this one (uuid "
             f"{known.uuid}), and a driver may be writing it: give the location of that log, or use force if that log "
             f"is gone. Nothing was changed"
         )

@@ -110,7 +110,7 @@ class MemoryReplica:
         return last
 
     def check(self) -> None:
-        """Raise StateEndedError if the state was dropped, or if the log has another batch than the copy applied."""
+        """Raise StateEndedError if the state was dropped, or if the log's batch is not the one that was applied."""
         with self._lock:
             self.reachable()
             self._check_history()

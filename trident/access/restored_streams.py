@@ -60,14 +60,14 @@ class RestoredStreams:
             )
         if not saved.record.active and moved:
             raise SavepointError(
-                f"the program lacked stream {name!r} when savepoint {self.saved.name!r} was taken, so nothing says "
-                f"whether its source gives the tuples since then again. To continue at its present position, "
+                f"the program lacked stream {name!r} when savepoint {self.saved.name!r} was taken, so it is unknown "
+                f"whether its source can return the tuples since then again. To continue at its present position, "
                 f"without these tuples, write keepPositions=[{name!r}]; to read everything again from another source, "
                 f"anew=[{name!r}]. Nothing was changed"
             )
         if not saved.forkable:
             raise SavepointError(
-                f"stream {name!r} reads from {saved.source}, which does not give its tuples again: its messages are "
+                f"stream {name!r} reads from {saved.source}, which cannot return its tuples again: its messages are "
                 f"acknowledged, or its server keeps the position. To restore the states without the tuples since the "
                 f"savepoint, write keepPositions=[{name!r}]; if you gave the stream another source, to be read from "
                 f"its beginning, anew=[{name!r}]. (A spout of your own that only reads says so with forkable = True, "
@@ -81,9 +81,9 @@ class RestoredStreams:
         if renamed is not None and name in known:
             raise SavepointError(
                 f"stream {name!r} of savepoint {self.saved.name!r} is called {renamed!r} now, and another stream has "
-                f"the name {name!r}, so a position of the one would become that of the other. Start the last program "
-                f"once with a third name for the latter, newStream(..., formerly={name!r}), and restore then. Nothing "
-                f"was changed"
+                f"the name {name!r}, so the restore would give one stream the position of the other. First start the "
+                f"last program once with a third name for the stream that is called {name!r} now, newStream(..., "
+                f"formerly={name!r}); then restore. Nothing was changed"
             )
 
     def _check_names(self, known: Mapping[str, StreamRecord]) -> None:

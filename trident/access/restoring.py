@@ -1,7 +1,7 @@
 """The function restoreTopology, which takes a topology back to one of its savepoints.
 
 Txids do not go back. A restore is one more batch of each group, without tuples: it moves the streams to the savepoint's
-positions, and each state is born again with the savepoint's values. All of it is one write of the log, and the next
+positions, and each state is recreated with the savepoint's values. All of it is one write of the log, and the next
 start heals the stores from the log, like stores that lost their data (docs/decisions/0107).
 """
 
@@ -52,8 +52,8 @@ def restoreTopology(
     of them once in every state. Outputs keep the results that they have, and get those of the repeated batches too.
     Txids continue: the restore is an empty batch of each group, so outputs and readers never see a txid twice.
 
-    The savepoint stays, so the topology can return to it again. States that were added since begin empty, and states
-    that were dropped since come back. An interrupted restore has changed nothing, or everything.
+    The savepoint stays, so the topology can return to it again. States that were added after the savepoint begin empty,
+    and states that were dropped after it are restored. An interrupted restore has changed nothing, or everything.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class _Restore:
         saved, log = self._saved, self._log
         if saved.log != log.uuid:
             raise SavepointError(
-                f"savepoint {saved.name!r} was taken from another log (uuid {saved.log}) than the one "
+                f"savepoint {saved.name!r} was taken from another log (uuid {saved.log}), not from the one "
                 f"{self._settings.log_at} (uuid {log.uuid}): make a topology of another name from it, with "
                 f"forkTopology. Nothing was changed"
             )
@@ -249,8 +249,8 @@ class _Restore:
                 added[state] = birth.group
             elif any(name not in now or now[name].parted.get(state) != position for name, position in left.items()):
                 raise SavepointError(
-                    f"state {state!r} is older than savepoint {saved.name!r}, which lacks it, because the program did "
-                    f"then; and it was written since. Drop it with dropState({saved.topology!r}, {state!r}, ...), so "
-                    f"that it begins empty, and restore then. Nothing was changed"
+                    f"state {state!r} is not in savepoint {saved.name!r}, because the program lacked it at that time, "
+                    f"and it was written after the savepoint. Drop it with dropState({saved.topology!r}, {state!r}, "
+                    f"...), so that it begins empty; then restore. Nothing was changed"
                 )
         return added

@@ -32,7 +32,9 @@ class SparkTable:
         self._flat = arrow_schema(spark_schema(pa.schema(columns)))
         self._txid_column = txid_column
         if txid_column in self._flat.names:
-            raise TopologyError(f"txidColumn={txid_column!r}: state {state.name!r} has a column of this name")
+            raise TopologyError(
+                f"txidColumn={txid_column!r}: state {state.name!r} has a column of this name; choose another name"
+            )
 
     @property
     def schema(self) -> StructType:

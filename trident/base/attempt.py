@@ -10,8 +10,8 @@ import msgspec
 class TransactionAttempt(msgspec.Struct, frozen=True, order=True):
     """One try to compute a batch: the batch's txid, the number of the try, and the driver's epoch.
 
-    A message about another attempt than the current one changes nothing.
-    Meaning: ``org.apache.storm.trident.topology.TransactionAttempt``, with the driver's epoch added.
+    A message about an attempt that is not the current one has no effect. Meaning:
+    ``org.apache.storm.trident.topology.TransactionAttempt``, with the driver's epoch added.
 
     >>> str(TransactionAttempt(txid=5, attempt=2, epoch=1))
     '5:2'

@@ -1,8 +1,8 @@
 """The plain values and the functions that the code of a user's function reads from elsewhere.
 
 They are the values of its closure, of the constants of its module and of its defaults, and the code of functions that
-it calls. Attributes of objects, lists, dicts and functions of installed packages do not count: a program changes the
-former while it runs, and the latter belong to nobody who changes the steps.
+it calls. Attributes of objects, lists, dicts and functions of installed packages do not count: a program changes
+objects, lists and dicts while it runs, and the code of installed packages is not part of the program.
 """
 
 import decimal

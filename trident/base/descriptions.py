@@ -27,7 +27,8 @@ def described(owner: object, **shown: object) -> str:
     """Return the call that creates `owner`, with the arguments that differ from their defaults.
 
     The parameters and their defaults are those of its class. The value of an argument is the attribute with its name.
-    If that attribute has another form than the argument, or must stay hidden, `shown` has the value instead.
+    If the form of that attribute differs from the form of the argument, or the attribute must stay hidden, `shown` has
+    the value instead.
     """
     arguments, by_name = [], False
     for name, parameter in inspect.signature(type(owner)).parameters.items():

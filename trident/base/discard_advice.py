@@ -1,4 +1,4 @@
-"""The two ways to discard the log and all states of a topology, as text for error messages."""
+"""The ways to discard or restore the log and the states of a topology, as text for error messages."""
 
 
 def reset_with(arguments: str | None = None) -> str:
@@ -13,3 +13,6 @@ def reset_with(arguments: str | None = None) -> str:
 
 RESET = reset_with("name, checkpointLocation")
 """The text for messages that do not know the name and the location of the topology."""
+
+RESTORE = "Restore the state from a copy, or drop it (dropState)"
+"""The advice of an error about damaged bytes in the store of a state."""

@@ -13,8 +13,8 @@ def local_path(
 ) -> Path:
     """Return the absolute path of the folder that `given`, the value of `option`, names.
 
-    Raises TopologyError if the path is on a file system of another kind (`refusal` says why), names a file, or is
-    empty or no text. An empty path, as of a variable that is not set, would mean the working directory.
+    Raises TopologyError if the path is on a file system of another kind (`refusal` says why), names a file, is empty,
+    or is not a string. An empty path, as of a variable that is not set, would mean the working directory.
 
     >>> local_path("path", "file:///data/words").as_posix()
     '/data/words'

@@ -46,7 +46,7 @@ def examine_database(
 
 
 def primary(about: str) -> Question:
-    """Return the question whether the server accepts writes."""
+    """Return the SQL query that asks whether the server accepts writes."""
 
     def asked(connection: Any) -> Iterator[Finding]:
         (standby,) = connection.execute("select pg_is_in_recovery()").fetchone()
@@ -58,7 +58,7 @@ def primary(about: str) -> Question:
 
 
 def may_create(about: str) -> Question:
-    """Return the question whether the user may create tables in the first schema of its path.
+    """Return the SQL query that asks whether the user may create tables in the first schema of the search path.
 
     If it may not, but may write a table there, the needed tables may already exist: then the finding is only advice.
     """
@@ -84,7 +84,7 @@ def may_create(about: str) -> Question:
 
 
 def durable(about: str) -> Question:
-    """Return the question whether the server keeps every confirmed commit."""
+    """Return the SQL query that asks whether the server keeps every confirmed commit."""
 
     def asked(connection: Any) -> Iterator[Finding]:
         query = "select name from pg_settings where name in ('fsync', 'full_page_writes') and setting = 'off'"

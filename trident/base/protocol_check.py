@@ -6,7 +6,8 @@ from typing import Any
 def offers(value: object, protocol: type[Any]) -> bool:
     """Return whether an object has all methods of a protocol, also those that its ``__getattr__`` passes on.
 
-    From Python 3.12 on isinstance does not see the latter. A conditional put behind such a wrapper would not be used.
+    In Python 3.12 and later, isinstance does not find methods of that kind. A conditional put behind such a wrapper
+    would not be used.
 
     >>> from typing import Protocol
     >>> class Sized(Protocol):

@@ -87,7 +87,7 @@ def check_user_values(where: str, values: object) -> None:
         raise TopologyError(f"{where}: expected a table of names and values, not a {type(values).__name__}")
     for key, value in values.items():
         if not isinstance(key, str) or not key:
-            raise TopologyError(f"{where}: the key {key!r} is not a name")
+            raise TopologyError(f"{where}: invalid key {key!r}: expected a name, a string that is not empty")
         if not _is_plain(value):
             raise TopologyError(
                 f"{where}: {key} has a value of the type {type(value).__name__}; accepted are texts, numbers, "

@@ -124,9 +124,10 @@ _MANY = 16
 def infer_arrow(values: list[Any], dictsAreStructs: bool = False) -> pa.Array:
     """Return values without a declared type as a column of a type that holds all of them.
 
-    A Row becomes a struct, a dict a map, or with `dictsAreStructs` a struct. Arrow alone would take a dict for a struct
-    of the keys of all dicts, and a Row for a list of its values. Raises an ArrowException, OverflowError, TypeError or
-    ValueError if no type holds all values: Arrow's, or NotAccepted if dates and times are mixed.
+    A Row becomes a struct, a dict a map, or with `dictsAreStructs` a struct. Without this function, Arrow would treat a
+    dict as a struct of the keys of all dicts, and a Row as a list of its values. Raises an ArrowException,
+    OverflowError, TypeError or ValueError if no type holds all values: Arrow's, or NotAccepted if dates and times are
+    mixed.
 
     >>> infer_arrow([Row(n=2, mean=1.5)]).to_pylist(), to_python(infer_arrow([{7: "a"}, None, {}]))
     ([{'n': 2, 'mean': 1.5}], [{7: 'a'}, None, {}])

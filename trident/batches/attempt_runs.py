@@ -189,7 +189,7 @@ class AttemptRuns:
     # --- in the loop -------------------------------------------------------------------------------------------
 
     def discard(self, attempt: TransactionAttempt) -> None:
-        """Make an attempt void, and drop its result, even if the result comes later."""
+        """Discard an attempt, and its result, even if the result arrives later."""
         # Mark first, then remove: `run` first stores the result, then checks the mark.
         self._void.add(attempt)
         self.held.pop(attempt, None)

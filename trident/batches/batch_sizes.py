@@ -70,8 +70,8 @@ def _mean(weights: Sequence[float], values: Sequence[float]) -> float:
 def size_for(target: float, batches: Sequence[Measured], fixed: float) -> float:
     """Return the amount with which a batch would take `target` seconds; infinity if the amount has no influence.
 
-    If the fixed part of a batch alone takes more than half the target, small batches would spend most of their time on
-    it. Then the size is chosen so that the variable part takes as long as the fixed part.
+    If the fixed cost of a batch is more than half the target, small batches would spend most of their time on it. Then
+    the size is chosen so that the variable part takes as long as the fixed part.
 
     >>> batches = [Measured(100, 0.3), Measured(200, 0.4), Measured(300, 0.5)]
     >>> round(size_for(1.0, batches, fixed=0.2)), round(size_for(0.1, batches, fixed=0.2))

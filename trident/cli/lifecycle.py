@@ -78,7 +78,7 @@ def submit(
 ) -> None:
     """Store the TOPOLOGY in MODULE with its code and all options, and start a driver for it in the background.
 
-    Before, it is checked: name, plan, guarantee, log, states, Spark. The driver starts from the stored files alone, so
+    Before, it is checked: name, plan, guarantee, log, states, Spark. The driver starts only from the stored files, so
     the program's files may be deleted. The checkpoint is in the home unless an option names another one.
     """
     texts, name, log = pairs("--set", settings), topology.name, topology.log
@@ -120,7 +120,7 @@ def submit(
 @click.option("--standby", is_flag=True, help="Wait until the log's driver has stopped or is silent.")
 @log_option
 def resume(name: str, home: Path | None, standby: bool, log_json: bool) -> None:
-    """Run a stored topology in this process, from the stored files alone, until it is killed, or SIGTERM or Ctrl-C.
+    """Run a stored topology in this process, using only its stored files, until a kill, SIGTERM or Ctrl-C.
 
     It continues from the last commit of its last driver. Supervisors call this: at a start of the machine, on another
     machine with --standby. If the topology fails, the exit code is 1.

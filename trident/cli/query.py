@@ -48,7 +48,7 @@ def query(
     """Call a DRPC function of the server at URL, or read keys of a state.
 
     Write strings, dates, times and binary values (base64) without quotes, all others as JSON. Without an argument it
-    lists the functions; with --state alone, the states.
+    lists the functions; with only --state, the states.
     """
     ends = {"low": low, "high": high, "prefix": prefix}
     ranged = any(end is not None for end in ends.values())

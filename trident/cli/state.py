@@ -135,7 +135,7 @@ def range_(
     Write the ends as `get` takes keys; for several key fields a JSON list of the first ones.
     """
     if begins is not None and (low is not None or high is not None):
-        raise click.UsageError("--begins goes with neither --low nor --high")
+        raise click.UsageError("--begins cannot be combined with --low or --high")
     with _open(topology, name, latest, previous, location) as view:
         first, last, start = (
             None if text is None else beginning_of_text(text, view.keyFields, name) for text in (low, high, begins)

@@ -111,7 +111,10 @@ class StoredTopology:
         """Return the stored submit. Raises TopologyError if the file is damaged, or written by a later version."""
         form = self._read("topology.json", _Format)  # checked first, because a later format may have other fields
         if form is not None and form.format != FORMAT:
-            raise TopologyError(f"{self.folder} has format {form.format}; this version reads format {FORMAT}")
+            raise TopologyError(
+                f"{self.folder} has format {form.format}; this version reads format {FORMAT}: use the version that "
+                f"submitted it"
+            )
         submitted = self._read("topology.json", Submitted)
         if submitted is None:
             if self.folder.is_dir():

@@ -1,4 +1,4 @@
-"""The submission of a topology: all checks that are possible before a run, then the storing."""
+"""The submission of a topology: it makes all checks that are possible before a run, and then stores the topology."""
 
 import contextlib
 import io

@@ -20,7 +20,7 @@ class BatchBefore:
     expiring: frozenset[str]
 
     def expiry(self, state: str, txid: int) -> float | None:
-        """Return the time by which values of a state expire for a batch; None if they never expire."""
+        """Return the time that decides which values of a state have expired for a batch; None if they never expire."""
         # With a time, reads omit values that expire with this batch (guard "expiry, an update that reads"). The time is
         # frozen, so that every replay omits the same ones.
         return self.frozen.time(txid) if state in self.expiring else None

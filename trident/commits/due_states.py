@@ -32,10 +32,11 @@ class DueStates:
             self._noted[step.state.name] = txid, due
 
     def first(self, txid: int, time: int) -> float:
-        """Return the time from which a state needs a batch after `txid`, in microseconds since 1970.
+        """Return the earliest time at which a state needs a batch after `txid`, in microseconds since 1970.
 
-        Infinity means that none does, minus infinity that it is not known, as after a start. The time may be too
-        early, but is at or before `time` only if a state needs a batch at `time`. Raises the errors of a store.
+        Infinity means that no state needs one; minus infinity means that the time is not known, as after a start. The
+        time may be too early, but is at or before `time` only if a state needs a batch at `time`. Raises the errors of
+        a store.
         """
         return min((self._of(state, txid, time) for state in self._wakes), default=math.inf)
 

@@ -1,4 +1,4 @@
-"""Answers to the queries of commit turns, from the states of the query's group or from those of another group."""
+"""Answers to the queries of commit turns, from states of the query's group or of another group."""
 
 import functools
 from collections.abc import Mapping, Sequence

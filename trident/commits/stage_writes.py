@@ -110,7 +110,7 @@ class StageWrites:
         return carried
 
     def write_states(self, turn: StageTurn, tuples: StageTables) -> list[Write]:
-        """Write the stage's states side by side. `tuples` has results that the driver has read already."""
+        """Write the stage's states in parallel. `tuples` has results that the driver has read already."""
         given = [(output, step, self._given(turn, output, tuples)) for output, step in turn.updates]
         self.hooks.before_writes((step for _, step in turn.updates), turn.txid)
         if len(given) == 1:  # in this thread, because handing over a small write takes as long as the write

@@ -57,7 +57,7 @@ class Slot(Protocol):
 def check_fields(node: Node, names: Sequence[str]) -> list[str]:
     """Return the node's fields in the order of its schema. `names` are the fields of its tuples, in any order.
 
-    Raises SpoutContractError if the tuples have other fields than the node declares.
+    Raises SpoutContractError if the fields of the tuples are not those that the node declares.
     """
     if sorted(names) != sorted(node.schema.names):
         raise SpoutContractError(

@@ -1,4 +1,4 @@
-"""The latest event time of a batch whose tuples are on Spark's workers. Each worker reports that of its parts."""
+"""The latest event time of a batch whose tuples are on Spark's workers. Each worker reports one for its parts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches
 
 
 class OnWorker:
-    """A function that a worker runs over a partition. Subclasses implement `_run`. `guarded` raises its errors."""
+    """A function that a worker runs over a partition. Subclasses implement `_run`, whose errors `guarded` converts."""
 
     __slots__ = ()
 

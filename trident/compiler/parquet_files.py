@@ -70,7 +70,7 @@ class Target(Protocol):
 
     @property
     def files(self) -> FileStore:
-        """The store of the batch's files alone."""
+        """The store that contains only the files of the batch."""
         ...
 
     def stored_as(self, part: Part) -> str:
@@ -156,8 +156,8 @@ class ManifestTarget:
         found = pq.ParquetFile(pa.BufferReader(pa.py_buffer(present))).read()
         if found.num_rows != rows.num_rows or encoded(found.cast(rows.schema)) != content:
             raise OutputConflictError(
-                f"{self.files.path(name)} exists, but has other rows than the log has for this batch: the log is an "
-                f"old copy, or the object was changed. Restore the newest log, or give the output another path"
+                f"{self.files.path(name)} exists, but its rows differ from those in the log for this batch: the log is "
+                f"an old copy, or the object was changed. Restore the newest log, or give the output another path"
             )
         return Part(name, rows.num_rows, memoryview(present).nbytes)
 

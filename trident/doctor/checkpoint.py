@@ -58,7 +58,7 @@ def log(case: Case) -> Iterable[Finding]:
             owner = None if where is None else owner_of(where)
             if owner is not None and owner != there.uuid:
                 todo = "Start with the log that belongs to the folder: without log= if it is in it, or its RedisLog"
-                other = f"the files belong to another log (uuid {owner}) than {case.log or LOG_FILE}"
+                other = f"the files belong to another log (uuid {owner}), not to {case.log or LOG_FILE}"
                 yield Finding(str(where), other, _REFUSED, todo)
         except (TridentError, OSError) as error:
             todo = "Take the log's own version, folder and name, or a copy of it; to begin anew, "
@@ -140,4 +140,4 @@ def _foreign(place: Path) -> Iterator[Finding]:
         shown = ", ".join(foreign[:5]) + (f" and {len(foreign) - 5} more" if len(foreign) > 5 else "")
         todo = "Move them elsewhere; one checkpointLocation may hold many topologies, each in a folder of its own name"
         matters = "the folder is the library's own: a reset deletes it, and foreign files may be taken for its own"
-        yield Finding(str(place), f"it has files of something else: {shown}", matters, todo, grave=False)
+        yield Finding(str(place), f"it has files that the library did not write: {shown}", matters, todo, grave=False)

@@ -38,7 +38,7 @@ def java(case: Case) -> Iterable[Finding]:
 
 
 def spark_home(case: Case) -> Iterable[Finding]:
-    """Check for a SPARK_HOME that points to another Spark than the package pyspark."""
+    """Check for a SPARK_HOME whose version of Spark differs from that of the package pyspark."""
     home = case.environment.get("SPARK_HOME")
     if not home or not case.on_spark:
         return
@@ -58,7 +58,7 @@ def spark_home(case: Case) -> Iterable[Finding]:
 
 
 def worker_python(case: Case) -> Iterable[Finding]:
-    """Check for a Python for Spark's workers that is missing, or has another version than the driver's."""
+    """Check whether the Python for Spark's workers is missing, or differs in version from the driver's."""
     python = case.environment.get("PYSPARK_PYTHON")
     if not python or not case.on_spark:
         return

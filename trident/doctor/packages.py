@@ -36,7 +36,7 @@ def unmet(requirement: str) -> Iterable[Finding]:
         return
     if not all(_holds(there, sign, bound) for sign, bound in _BOUND.findall(requirement)):
         found = f"{name[0]} {there} is installed; {DISTRIBUTION} needs {requirement}"
-        yield Finding(name[0], found, "calls may fail, or give other results than tested", todo)
+        yield Finding(name[0], found, "calls may fail, or return results that were not tested", todo)
 
 
 def _holds(there: str, sign: str, bound: str) -> bool:

@@ -63,7 +63,7 @@ def _unkept(case: Case, whole: Program, values: OptionValues) -> Iterator[Findin
         yield Finding(
             f"the program, started as {case.name!r}",
             "its start has neither a checkpointLocation nor a log",
-            "states and the positions of spouts end with the process: the next start begins anew",
+            "states and the positions of spouts end with the process: the next start begins from the beginning",
             "Give --checkpoint DIR (TRIDENT_CHECKPOINT, checkpointLocation in trident.toml), or --log-url",
             grave=False,
         )

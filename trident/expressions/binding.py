@@ -99,7 +99,7 @@ Bound = BoundField | BoundLiteral | BoundCall | BoundCase
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields that expressions may use, and those that they do use: their position is that among the inputs."""
+    """The fields of a stream, and the `inputs` of some expressions: the fields that they use, by position."""
 
     schema: StructType
     inputs: tuple[str, ...]
@@ -172,7 +172,7 @@ def _whole(value: int) -> BoundLiteral:
 
 def _decimal(value: Decimal) -> BoundLiteral:
     if not value.is_finite():
-        raise Unbound(f"{value!r} is no decimal number")
+        raise Unbound(f"{value!r} is not a decimal number")
     _, digits, exponent = value.as_tuple()
     scale = max(-int(exponent), 0)
     places = max(len(digits) + max(int(exponent), 0), scale, 1)

@@ -172,7 +172,7 @@ def _from_text(kind: DataType) -> Convert:
         except (ValueError, InvalidOperation):
             value = None
         if value is None:
-            raise ExpressionError(f"the text {text[:50]!r} is no {name}")
+            raise ExpressionError(f"the text {text[:50]!r} is not a valid {name}")
         return value
 
     return convert

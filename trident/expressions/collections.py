@@ -109,7 +109,7 @@ def _holds(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:
         raise Mismatch(f"expected an array, not {type_ddl(kind)}")
     compared = compared_types((kind.elementType, sought), ()).kinds[0]
     if compared.simpleString() != kind.elementType.simpleString():
-        raise Mismatch(f"an array of {type_ddl(kind.elementType)} has no {type_ddl(sought)}; cast the value")
+        raise Mismatch(f"an array of {type_ddl(kind.elementType)} cannot contain a {type_ddl(sought)}; cast the value")
     return Typed((kind, known(compared)), BOOLEAN)
 
 

@@ -103,7 +103,7 @@ def common_of(kinds: Sequence[DataType]) -> DataType:
 
 
 def known(kind: DataType) -> DataType:
-    """Return the type; void, the type of ``lit(None)`` alone, is an error."""
+    """Return the type; void, the type of ``lit(None)`` without a cast, is an error."""
     if isinstance(kind, spark.NullType):
         raise Mismatch("its type is not known, because it is always null; give it one, as in lit(None).cast('long')")
     return kind

@@ -106,7 +106,9 @@ class _Reader:
         flags = found.group(1)
         other = next((flag for flag in flags if flag not in "is"), None)
         if other is not None:
-            raise self._wrong(f"the flag {other!r} has another meaning in Java than in Python; i and s are known")
+            raise self._wrong(
+                f"the flag {other!r} has different meanings in Java and Python; only i and s are accepted"
+            )
         self._at, self._dot_is_all = found.end(), "s" in flags
         return "".join(flag for flag in "is" if flag in flags)
 
@@ -147,14 +149,16 @@ class _Reader:
         least, most = counts
         sign = self._text[begin : self._at]
         if not part.moves:
-            raise self._wrong(f"{sign} follows a condition, which cannot be repeated", begin)
+            raise self._wrong(f"{sign} follows a lookaround or an anchor, which cannot be repeated", begin)
         if part.shortest == 0 and (most is None or most > 1):
-            raise self._wrong(f"{sign} repeats a part that may be empty; write the part so that it is not", begin)
+            raise self._wrong(
+                f"{sign} repeats a part that can match the empty string; write a part that matches a character", begin
+            )
         if self._peek() == "?":
             self._at += 1
             sign += "?"
         if self._peek() and self._peek() in "*+?" or self._counts() is not None:
-            raise self._wrong("a repetition follows a repetition; put the first one in (?:...)")
+            raise self._wrong("a repetition follows a repetition; put the repeated part in (?:...)")
         loops = part.branches or part.loops
         return _Part(part.java + sign, part.python + sign, part.shortest * least, branches=loops, loops=loops)
 
@@ -168,7 +172,9 @@ class _Reader:
             return None
         found = re.compile(r"\{(\d{1,4})(,(\d{1,4})?)?\}", re.ASCII).match(self._text, self._at)
         if found is None:
-            raise self._wrong("{ begins a number of repetitions, such as {2} or {1,3}; a plain one is \\{")
+            raise self._wrong(
+                "{ begins a number of repetitions, such as {2} or {1,3}; for the character itself write \\{"
+            )
         least = int(found.group(1))
         most = least if found.group(2) is None else None if found.group(3) is None else int(found.group(3))
         if max(least, most or 0) > _MOST or (most is not None and most < least):
@@ -193,7 +199,9 @@ class _Reader:
             case "$":
                 return _Part("$", _LAST_LINE, 0, None, False)
             case "*" | "+" | "?" | "{":
-                raise self._wrong(f"{one} follows nothing that it could repeat; a plain one is \\{one}", self._at - 1)
+                raise self._wrong(
+                    f"there is nothing to repeat before {one}; for the character itself write \\{one}", self._at - 1
+                )
         return _character(one)
 
     def _group(self) -> _Part:
@@ -212,12 +220,14 @@ class _Reader:
         if opened in ("(?<=", "(?<!"):
             if inner.loops:
                 raise self._wrong(
-                    "Java knows no length of a repeated group with |; write the group several times", begin
+                    "Java cannot compute the length of a repeated group with | in a lookbehind; write the group "
+                    "several times",
+                    begin,
                 )
             try:
                 re.compile(part.python, re.ASCII)
             except re.error:
-                raise self._wrong("the text before must have one length", begin) from None
+                raise self._wrong("a lookbehind must have a fixed length", begin) from None
         return part
 
     def _opened(self, begin: int) -> tuple[str, bool]:
@@ -241,7 +251,9 @@ class _Reader:
 
     def _count_group(self, begin: int) -> None:
         if self._conditions:
-            raise self._wrong("Java keeps the text of a group in a condition longer than Python; write (?:...)", begin)
+            raise self._wrong(
+                "Java keeps the text of a group within a lookaround longer than Python; write (?:...)", begin
+            )
         self._groups += 1
 
     def _escaped(self) -> _Part:
@@ -272,7 +284,7 @@ class _Reader:
             if one == sign and re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", number):
                 self._at += digits
                 if 0xD800 <= int(number, 16) <= 0xDFFF:
-                    raise self._wrong("half of a surrogate pair is no character; write the character itself", begin)
+                    raise self._wrong("half of a surrogate pair is not a character; write the character itself", begin)
                 return chr(int(number, 16))
         if not one or one.isalnum():
             shown = f"\\{one}"
@@ -291,7 +303,9 @@ class _Reader:
                 return _Part.same(f"[{'^' if negated else ''}{''.join(made)}]")
             if one in ("", "]", "[") or self._text.startswith("&&", self._at):
                 raise self._wrong(
-                    "a class has characters, ranges, \\d, \\w, \\s; a plain [ or ] in it is \\[ or \\]", begin
+                    "a class contains characters, ranges, \\d, \\w and \\s; for the characters [ and ] write \\[ and "
+                    "\\]",
+                    begin,
                 )
             made.append(self._member(begin))
 
@@ -372,7 +386,7 @@ def template_of(text: str, groups: int) -> tuple[str | int, ...]:
     while at < len(text):
         one, after = text[at], text[at + 1 : at + 2]
         if one == "\\" and not after:
-            raise BadPattern("the replacement ends with a single backslash; a plain one is \\\\")
+            raise BadPattern("the replacement ends with a single backslash; for the character itself write \\\\")
         if one == "$":
             number, at = _group_in(text, at + 1, groups)
             parts.append(number)
@@ -386,7 +400,9 @@ def _group_in(text: str, at: int, groups: int) -> tuple[int, int]:
     """Return the group that a ``$`` names, and the position after it: as in Java, of all digits that name a group."""
     found = re.compile(r"[0-9]", re.ASCII).match(text, at)
     if found is None:
-        raise BadPattern("$ in a replacement is followed by the number of a group; a plain one is \\$")
+        raise BadPattern(
+            "$ in a replacement must be followed by the number of a group; for the character itself write \\$"
+        )
     number, end = int(found.group()), at + 1
     if number > groups:
         raise BadPattern(f"${number} in the replacement: the pattern has {groups} groups")

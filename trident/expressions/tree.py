@@ -359,7 +359,7 @@ def lit(value: object) -> ColumnExpression:
     if isinstance(value, Column):
         raise TopologyError(
             f"{brief(value)} is a Column of Spark, which only Spark can compute: write it with col, lit and functions "
-            f"of trident, or use Columns of Spark alone"
+            f"of trident, or use only Columns of Spark"
         )
     if not isinstance(value, _CONSTANTS):
         raise TopologyError(

@@ -34,7 +34,7 @@ def _moved(
 
 
 def _sql(name: str) -> Callable[..., str]:
-    """Return the SQL. Before 1970 zones differ between copies of the database, so Python alone computes those times."""
+    """Return the SQL. Before 1970 zones differ between copies of the database, so only Python computes those times."""
 
     def sql(call: Typed, text: str) -> str:
         known = f"{micros_sql(call.kinds[0], text)} NOT BETWEEN 0 AND {LAST_MICROS - _DAY}"

@@ -29,7 +29,7 @@ _NEED = "DeltaSpout needs the package deltalake, and on the workers too if the t
 
 
 def deltalake(need: str = _NEED) -> Any:
-    """Return the module deltalake. Raises MissingPackageError, which says the `need`, if it is not installed.
+    """Return the module deltalake. Raises MissingPackageError, which names `need`, if it is not installed.
 
     Also raises the error of `check_not_inherited`.
     """

@@ -38,9 +38,9 @@ class FrozenBatches:
     def of_state(self, txid: int, state: str) -> Result | None:
         """Return a batch's result for a state; None if the program that froze the batch did not have this state.
 
-        The result may be in any stage, because that program decided in which stage the state is written. The content
-        with which a state began takes the place of the batch of its birth. Raises LookupError if the log does not hold
-        the batch.
+        The result may be in any stage, because that program decided in which stage the state is written. The initial
+        content of a state takes the place of the batch of its birth. Raises LookupError if the log does not hold the
+        batch.
         """
         if (content := self.log.content(state, txid)) is not None:
             return thaw(content, f"group {self.group!r}, the content of state {state!r} as of batch {txid}")

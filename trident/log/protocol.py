@@ -29,8 +29,8 @@ class Birth:
 
     `epoch`: the epoch of the driver that recorded the birth (0: not known). All data that drivers of earlier epochs
     stored under the state's name has been dropped. `founded`: whether the state's store was created. No batch is
-    written to a state that is not founded. `filled`: the fingerprint of the content with which the state began; "" if
-    it began empty.
+    written to a state that is not founded. `filled`: the fingerprint of the initial content; "" if the state began
+    empty.
     """
 
     group: str
@@ -41,12 +41,12 @@ class Birth:
 
     @property
     def created_at(self) -> int:
-        """The txid of the empty store. The first content of a state takes the place of the batch at its birth."""
+        """The txid of the empty store. The initial content of a state takes the place of the batch at its birth."""
         return self.txid - 1 if self.filled else self.txid
 
     @property
     def first(self) -> int:
-        """The first txid as of which the state has values, if it began with a content; otherwise 0."""
+        """The first txid as of which the state has values, if it has initial content; otherwise 0."""
         return self.txid if self.filled else 0
 
 
@@ -124,8 +124,8 @@ class Restoration:
 
     `batches`: for each group that changes, the txid of an empty batch, which follows its last one. `time`: when the
     batches are committed. `streams`: all streams, with the positions after these batches. `births`: the states that are
-    born with these batches; all others stay as they are. `contents`: the contents with which states are born; a state
-    without one is born empty. `readings`: as for `keep_readings`.
+    created with these batches; all others are unchanged. `contents`: the initial contents of these states; a state
+    without one is created empty. `readings`: as for `keep_readings`.
     """
 
     batches: Mapping[str, int]
@@ -364,7 +364,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def born(self, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None = None) -> None:
-        """Record the birth of a state that is about to be created, and the content with which it begins.
+        """Record the birth of a state that is about to be created, and its initial content.
 
         From then on the state has no manifest. The log keeps the content until it drops the batch after it.
         """

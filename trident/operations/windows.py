@@ -268,7 +268,7 @@ class SlidingEventTimeWindow(EventTimeWindow):
 
 @dataclass(frozen=True, init=False, repr=False)
 class SessionWindow(_Window):
-    """Windows of tuples that follow one another by less than `gap` of event time. Trident has no such windows.
+    """Windows of tuples that are less than `gap` of event time apart. Trident has no such windows.
 
     Two tuples exactly `gap` apart are in two sessions; in Spark and Flink they are in one.
     A session ends `gap` after its last tuple. The watermark is the same as for a `TumblingEventTimeWindow`; a tuple is

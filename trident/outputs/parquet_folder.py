@@ -120,7 +120,7 @@ def owner_in(path: str, record: dict[str, Any]) -> Owner:
     """Return the owner in a record. Raises OutputConflictError for a record of a later version."""
     if (form := record.get("format")) != FORMAT:
         raise OutputConflictError(
-            f"{path} has the format {form!r:.20}, and this version of the library reads the format {FORMAT} alone: use "
+            f"{path} has the format {form!r:.20}, and this version of the library reads only the format {FORMAT}: use "
             f"the version that wrote it, or give the output another path. Nothing was written"
         )
     owner = {key: value for key, value in record.items() if key != "format"}
@@ -164,9 +164,13 @@ def batch_of(path: Path, txid: int) -> Batch | None:
     except FileNotFoundError:
         if not folder.exists():
             return None
-        raise OutputConflictError(f"{folder} was not published by this output: it has no {MANIFEST}") from None
+        raise OutputConflictError(
+            f"{folder} was not published by this output: it has no {MANIFEST}. Move it away"
+        ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise OutputConflictError(f"{folder / MANIFEST} was changed after it was published: {error}") from None
+        raise OutputConflictError(
+            f"{folder / MANIFEST} was changed after it was published: {error}. Restore it from a copy"
+        ) from None
     return Batch(txid, folder, parts, str(manifest.get("frozen", "")), after, manifest.get("ordered") is True)
 
 
@@ -204,7 +208,9 @@ def check_files(batch: Batch) -> None:
         size = path.stat().st_size if path.exists() else None
         if size != part.bytes:
             what = "is gone" if size is None else f"has {size} bytes, but {part.bytes} were published"
-            raise OutputConflictError(f"{path} {what}: the batch was changed after it was published")
+            raise OutputConflictError(
+                f"{path} {what}: the batch was changed after it was published. Restore it from a copy"
+            )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -216,9 +222,9 @@ def record_in(path: str, text: bytes) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise OutputConflictError(f"{path} was changed after it was written: {error}") from None
+        raise OutputConflictError(f"{path} was changed after it was written: {error}. Restore it from a copy") from None
     if not isinstance(content, dict):
-        raise OutputConflictError(f"{path} was changed after it was written: {content!r:.100}")
+        raise OutputConflictError(f"{path} was changed after it was written: {content!r:.100}. Restore it from a copy")
     return content
 
 
@@ -285,9 +291,9 @@ def check_owner(path: str, present: Owner | None, owner: Owner) -> None:
         )
     if present.log != owner.log:
         raise OutputConflictError(
-            f"the folder {path} of output {owner.output!r} belongs to another log (uuid {present.log}) than "
-            f"this one (uuid {owner.log}): its batches have other txids. Start with the checkpointLocation that "
-            "belongs to it, or give the output another path"
+            f"the folder {path} of output {owner.output!r} belongs to another log (uuid {present.log}), not to this "
+            f"one (uuid {owner.log}): its batches have other txids. Start with the checkpointLocation that belongs to "
+            f"it, or give the output another path"
         )
     if (present.schema, present.partitions) != (owner.schema, owner.partitions):
         by = f" by {', '.join(present.partitions)}" if present.partitions else ""

@@ -123,13 +123,17 @@ class ManifestBatches:
             return None
         owner = self.owner()
         if owner is None or record.get("log") != owner.log:
-            raise OutputConflictError(f"{name} belongs to log {record.get('log')}, and {self} belongs to another log")
+            raise OutputConflictError(
+                f"{name} belongs to log {record.get('log')}, and {self} belongs to another log. Move it away"
+            )
         try:
             if record["format"] != FORMAT or record["txid"] != txid:
                 raise ValueError(f"it names batch {record['txid']} and format {record['format']}")
             parts, after = tuple(Part(**part) for part in record["files"]), int(record["after"])
         except (ValueError, KeyError, TypeError) as error:
-            raise OutputConflictError(f"{name} was changed after it was published: {error}") from None
+            raise OutputConflictError(
+                f"{name} was changed after it was published: {error}. Restore it from a copy"
+            ) from None
         return _Published(self.place.below(f"{FIELD}={txid}"), parts, str(record.get("frozen", "")), after)
 
     def txids(self) -> list[int]:
@@ -162,7 +166,8 @@ class ManifestBatches:
                     size = sizes.get(name)
                     what = "is gone" if size is None else f"has {size} bytes, but {part.bytes} were published"
                     raise OutputConflictError(
-                        f"{self.place.path(name)} {what}: the batch was changed after it was published"
+                        f"{self.place.path(name)} {what}: the batch was changed after it was published. Restore it "
+                        f"from a copy"
                     )
                 found.append((name, part))
         return found

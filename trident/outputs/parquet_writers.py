@@ -87,4 +87,6 @@ def _writer_in(path: str, record: dict[str, Any]) -> Writer:
     try:
         return Writer(Lease(int(record["epoch"]), str(record["token"])), int(record["since"]))
     except (KeyError, ValueError, TypeError):
-        raise OutputConflictError(f"{path} was changed after it was written: {record!r:.100}") from None
+        raise OutputConflictError(
+            f"{path} was changed after it was written: {record!r:.100}. Restore it from a copy"
+        ) from None

@@ -187,9 +187,9 @@ class _RecordedExecutor(SpoutExecutor):
         if len(batch.parts) > 1 and not batch.ordered:
             raise SpoutContractError(
                 f"RecordedSpout: batch {batch.txid} of {self._path} has {len(batch.parts)} files, written by an "
-                f"earlier version of the library, which did not note the order of their rows: a table would keep "
-                f"older rows. Record the source again, at another path. Or, if the program is right for any order of "
-                f"the rows, read the files without the bounds of the batches: "
+                f"earlier version of the library, which did not record the order of their rows, so a table could keep "
+                f"older rows. Record the source again, at another path. Or, if the results do not depend on the order "
+                f"of the rows, read the files as ordinary files, without the boundaries of the batches: "
                 f"FileSpout({str(self._path / '**' / '*.parquet')!r}, format='parquet')"
             )
 

@@ -78,17 +78,17 @@ class RecordRules:
         leave there, and FencedError if a later driver did.
         """
         if record is None:
-            raise self.conflict("is gone: somebody deleted it while the topology runs. Start the topology again")
+            raise self.conflict("was deleted while the topology was running. Start the topology again")
         self._check_writer(record)
         if record.lease != self._run.lease:
             raise self.conflict(
                 f"names the driver of epoch {record.lease.epoch} again, after the driver of epoch {self._run.epoch}: "
-                f"the target was restored from an older copy while the topology runs. Start the topology again"
+                f"the target was restored from an older copy while the topology was running. Start the topology again"
             )
         if record.txid == txid and record.digest != digest():
             raise self.conflict(
-                f"says that batch {txid} is there with other rows than the log has: one of the two does not belong to "
-                f"this topology. Restore the newest log, or give the output another name="
+                f"says that the rows of batch {txid} there differ from those in the log: one of the two does not "
+                f"belong to this topology. Restore the newest log, or give the output another name="
             )
         return txid <= record.txid
 
@@ -104,7 +104,7 @@ class RecordRules:
         run = self._run
         if record.log != run.log:
             raise self.conflict(
-                f"belongs to another log (uuid {record.log}) than this one (uuid {run.log}), up to batch "
+                f"belongs to another log (uuid {record.log}), not to this one (uuid {run.log}), up to batch "
                 f"{record.txid}: its batches have other txids. Start with the checkpointLocation that belongs to it; "
                 f"or, to write the stream there again from its beginning, give the output another name="
             )

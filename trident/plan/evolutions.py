@@ -66,7 +66,10 @@ def formers_of(node: nodes.StateWriter, step: Step | None = None) -> tuple[Forme
     for evolution in node.state.evolve:
         former = _former(node, evolution, step)
         if former.fingerprint in formers:
-            raise step.wrong(f"evolve: two Evolutions are from {_shown(former.value)} by {former.meaning}")
+            raise step.wrong(
+                f"evolve: two Evolutions have the same former shape, {_shown(former.value)} by {former.meaning}: "
+                f"remove one of them"
+            )
         formers[former.fingerprint] = former
     return tuple(formers.values())
 
@@ -113,7 +116,10 @@ def _change(node: nodes.StateWriter, evolution: Evolution, was: pa.DataType, now
     if kinds.is_struct(was) and kinds.is_struct(now):
         return _by_field(node, evolution.add, was, now, step)
     if evolution.add:
-        raise step.wrong(f"evolve: add= gives fields of a struct, and the values are {_shown(was)} and {_shown(now)}")
+        raise step.wrong(
+            f"evolve: add= adds fields to a struct, but the values change from {_shown(was)} to {_shown(now)}; use "
+            f"value="
+        )
     return _widening(was, now, "the value", step)
 
 
@@ -173,7 +179,8 @@ def _given(value: Any, field: pa.Field, step: Step) -> Change:
         (scalar,) = to_arrow([value], field.type)
     except NotAccepted as error:
         raise step.wrong(
-            f"evolve: add= gives {typed_brief(error.value)} for field {field.name!r} of type {type_name(field.type)}"
+            f"evolve: add= gives field {field.name!r} the value {typed_brief(error.value)}: expected "
+            f"{type_name(field.type)}"
         ) from None
     return lambda values: pa.repeat(scalar, len(values)) if scalar.is_valid else pa.nulls(len(values), field.type)
 

@@ -175,7 +175,10 @@ def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.Str
     kinds = [types_of(chosen(schema, names, step)) for schema, names in zip(schemas, keys, strict=True)]
     for names, types in zip(keys[1:], kinds[1:], strict=True):
         if len(names) != len(keys[0]):
-            raise step.wrong(f"the streams have {len(keys[0])} and {len(names)} keys: {keys[0]} and {names}")
+            raise step.wrong(
+                f"the streams have {len(keys[0])} and {len(names)} keys, {keys[0]} and {names}: expected the same "
+                f"number"
+            )
         if types != kinds[0]:
             raise step.error(
                 TypeDeclarationError,

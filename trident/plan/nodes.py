@@ -263,8 +263,8 @@ class Pick(Node):
 class StateSpec:
     """A state as a topology declares it. `name` is its identity within the topology.
 
-    `evolve` are the former shapes from which a start may continue, `initial` the content with which the state begins.
-    With `backfill`, the state begins with the tuples that its streams had before it was added.
+    `evolve` are the former shapes from which a start may continue, `initial` the initial content of the state. With
+    `backfill`, the state begins with the tuples that its streams had before it was added.
     """
 
     name: str
@@ -339,8 +339,8 @@ class PartitionOf(Node):
 class WindowPanes(Node):
     """The batch's tuples, combined by group and by pane of event time.
 
-    If windows use the batch's time, the tuples are combined by group alone. The output fields are the pane's start,
-    the group fields, the accumulator and the latest time.
+    If windows use the batch's time, the tuples are combined only by group. The output fields are the pane's start, the
+    group fields, the accumulator and the latest time.
     """
 
     source: Node

@@ -28,7 +28,7 @@ class SinkTraits(Generic[S]):
     """The location of the rows as text, if they outlive the process; "" if they do not."""
 
     elsewhere: Callable[[S], bool] = lambda node: False
-    """True if rows may also go to other places than `place`, which only the program knows."""
+    """True if rows may also go to places other than `place`, which only the program knows."""
 
     keeps_rows: Callable[[S], bool] = lambda node: False
     """True if the target holds the rows of a table whose changes the output receives."""

@@ -1,7 +1,7 @@
 """The first txid as of which a state has values.
 
-A state that began with a content has none before it: its store was created empty, one txid earlier. What an earlier
-life of the state held then is gone, so a read as of such a txid is refused.
+A state with initial content has no values before the txid of that content: its store was created empty, one txid
+earlier. The values of an earlier incarnation of the state are gone, so a read as of such a txid is refused.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -28,7 +28,7 @@ def check_begun(source: Any, state: str, txid: int, committed: int) -> None:
     first = first_txid(source, state)
     if txid < first:
         raise TxidNotKeptError(
-            f"state {state!r} began with a content as of txid {first}, so it cannot be read as of txid {txid}: it was "
-            f"created, got another shape, or was restored to a savepoint then. Read without asOf",
+            f"state {state!r} begins at txid {first}, at which it was created, changed its shape or was restored to a "
+            f"savepoint, so it cannot be read as of txid {txid}. Read it without asOf",
             range(min(first, committed), committed + 1),
         )

@@ -1,4 +1,4 @@
-"""Reads of the entries of a state by the fields of an index, which is a state of its own (`operations.references`)."""
+"""Reads of the entries of a state by the fields of an index, which is a separate state (`operations.references`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

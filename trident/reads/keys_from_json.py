@@ -58,9 +58,9 @@ def beginning_of_text(text: str, fields: pa.Schema, state: str) -> Any:
 
 
 def beginning_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
-    """Return the beginning of a key that a JSON value means: a list of the first fields is a tuple of their values.
+    """Return the beginning of a key that a JSON value represents: a list gives a tuple of the first fields' values.
 
-    Any other value is of the first field alone. Raises StateKeyError if it is not the beginning of a key.
+    Any other value is that of the first field. Raises StateKeyError if it is not the beginning of a key.
 
     >>> fields = pa.schema({"word": pa.string(), "n": pa.int64()})
     >>> beginning_of_json(["dog"], fields, "counts"), beginning_of_json("do", fields, "counts")

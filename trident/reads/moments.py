@@ -40,7 +40,7 @@ def moment_of(value: object) -> Moment | None:
     """Return the time that a text in ISO 8601 or a datetime names; None for anything else, also for whole numbers.
 
     A text without an offset is in UTC. Raises ValueError for a datetime without a time zone, which is most often the
-    local time of a program, and for a time that has not come yet, because the batches until then are not known.
+    local time of a program, and for a time in the future, because the batches up to that time are not known.
 
     >>> moment_of("2026-11-26 09:00").seconds, moment_of("2026-11-26T10:00:00+01:00").seconds, moment_of("41")
     (1795683600.0, 1795683600.0, None)
@@ -61,7 +61,7 @@ def moment_of(value: object) -> Moment | None:
         return None
     seconds = (named if named.tzinfo is not None else named.replace(tzinfo=datetime.UTC)).timestamp()
     if seconds > time.time():
-        raise ValueError(f"asOf={str(value)!r}: this time has not come yet (a text without an offset is in UTC)")
+        raise ValueError(f"asOf={str(value)!r}: this time is in the future (a text without an offset is in UTC)")
     return Moment(str(value), seconds)
 
 

@@ -242,7 +242,8 @@ class StateView(StateMapping):
         limit : int, optional
             The most entries to return. The result's `after` is then the cursor of the next page.
         after : str, optional
-            The cursor of the page before. Each page is as of its own txid; a key that exists all the time comes once.
+            The cursor of the page before. Each page is as of its own txid; a key that exists throughout is returned
+            once.
 
         Raises
         ------
@@ -469,7 +470,7 @@ class StateView(StateMapping):
 
     @property
     def asOfTxid(self) -> int | None:
-        """The txid as of which a read would be now; None if reads return the latest values, committed or not."""
+        """The txid as of which reads return values now; None if they return the latest values, committed or not."""
         if self.isolation == "latest":
             return None
         if self._named is not None:

@@ -161,7 +161,7 @@ class ForeignState:
 
 
 class SharedForeignState(ForeignState):
-    """A state of another topology that other processes than this driver can read, too."""
+    """A state of another topology that processes other than this driver can read, too."""
 
     def open_snapshot(self, asOf: int, time: float | None = None) -> SharedSnapshot:
         """Return the state as of its last committed batch, for other processes to read; `asOf` is ignored.

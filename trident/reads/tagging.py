@@ -159,8 +159,8 @@ class TopologyTags:
             self._store(state).tag(StateTag(part.name, txid, part.txids, part.states, part.made))
         except SnapshotMovedError as error:
             raise TxidNotKeptError(
-                f"{error}. It was kept a moment ago; states before it may have the tag: drop it (dropTag), and give a "
-                f"later batch"
+                f"{error}. It was kept when this call began; other states may have the tag already: drop the tag "
+                f"(dropTag), and tag a later batch"
             ) from error
 
     def _store(self, state: str) -> Tagging:

@@ -5,8 +5,8 @@ refuse:
 
 - `group_membership`: streams, states and outputs that were connected, separated or renamed, or whose source changed;
 - `program_compatibility`: a program that differs from the program that froze the waiting batches;
-- `readers_of_changes`: a state that is made of the changes of an older state, or of one that was dropped;
-- `changed_steps`: a state that takes rows away, behind steps that are others than before;
+- `readers_of_changes`: a state that is built on the changes of an older state, or of a dropped one;
+- `changed_steps`: a state that retracts rows, after steps that have changed;
 - this module: states of another topology or log, states that are lost, ahead of the log, or declared otherwise.
 """
 
@@ -144,8 +144,8 @@ def check_start(program: Program, former: Program, log: TransactionLog, settings
     """Make the checks that `begin` makes before it takes the log, and write nothing.
 
     `former` is the part of the program that commits the waiting batches first. Raises CodeChangedError also if a driver
-    runs that has batches under way which it could not commit; FencedError if another driver took the log meanwhile, and
-    therefore a check failed.
+    is running with batches in flight that this program could not commit; FencedError if a check failed because another
+    driver took the log meanwhile.
     """
     before = log.lease()
     with explaining(log, before):
@@ -388,10 +388,9 @@ def _check_ours(
         )
     if stored.log != log.uuid:
         raise LogMismatchError(
-            f"state {name!r} belongs to another log (uuid {stored.log}) than the one {settings.log_at} "
-            f"(uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
-            f"Start with the checkpointLocation (or log=) that belongs to it; or, only if that log is permanently "
-            f"lost, {settings.way_out}, with force=True"
+            f"state {name!r} belongs to another log (uuid {stored.log}), not to the one {settings.log_at} (uuid "
+            f"{log.uuid}): the checkpoint was removed, moved or mixed up. Start with the checkpointLocation (or log=) "
+            f"that belongs to it; or, only if that log is permanently lost, {settings.way_out}, with force=True"
         )
     if birth is not None and not birth.founded and report.reached <= birth.txid:
         return

@@ -1,7 +1,7 @@
 """New states that begin with the earlier tuples of their streams: which states, and up to which positions.
 
-Such a state is born after the last frozen batch, with a content, as a state with an InitialState is. The content is
-that of a run of its own over these tuples (`trident.run.backfill`), up to the positions of the streams at that batch.
+Such a state is created after the last frozen batch, with initial content, like a state with an InitialState. A separate
+run over these tuples computes the content (`trident.run.backfill`), up to the positions of the streams at that batch.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -32,8 +32,8 @@ def no_fill(pending: Pending) -> Mapping[str, pa.Table]:
 def pending_backfills(program: Program, members: Members, log: TransactionLog) -> dict[str, Positions]:
     """Return the new states with ``backfill=True`` in groups that have had a batch, with their streams' positions.
 
-    If none of its streams has had a batch, a state gets a content too, without rows. So the log distinguishes it from
-    a state that began without its streams' earlier tuples.
+    If none of its streams has had a batch, a state gets initial content too, without rows. So the log distinguishes it
+    from a state that began without its streams' earlier tuples.
     """
     pending, known, new = dict[str, Positions](), {*log.groups()}, new_backfills(program, log)
     for group in program.groups:
@@ -88,7 +88,7 @@ def _check_no_changes(end: Node, shown: str, filled: Collection[str]) -> None:
     if begun is not None:
         raise TopologyError(
             f"{shown} is built on the changes of state {begun!r}, which begins with the rows of earlier batches "
-            f"(backfill=True), and the changes that brought these rows do not come again. Give a state that is built "
+            f"(backfill=True), and the changes that added these rows are not emitted again. Give a state that is built "
             f"on them backfill=True, too; add an output at a later start, and begin it with the rows of the state. "
             f"Nothing was written"
         )
@@ -112,8 +112,8 @@ def check_beside(
         match_waiting_batches(program, {**histories, **last}, log, births, at)
     except CodeChangedError as error:
         raise CodeChangedError(
-            f"a driver of this topology runs, and this program could not commit the batches that it has under way when "
-            f"this driver takes over. Stop it first, which commits them, and then start this program. The difference: "
+            f"a driver of this topology is running, and this program could not commit the batches that driver has in "
+            f"flight. Stop that driver first, so that it commits them; then start this program. The difference: "
             f"{str(error).partition('another program froze it: ')[2].partition('. Nothing was written')[0]}. Nothing "
             f"was written"
         ) from error

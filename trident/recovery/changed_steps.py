@@ -61,7 +61,7 @@ def check_steps(
     log: LogReading,
     settings: Settings,
 ) -> None:
-    """Raise CodeChangedError if changed steps would make a state retract other rows than were added."""
+    """Raise CodeChangedError if changed steps would make a state retract rows other than those that were added."""
     for state, found in _changed_states(program, births, histories, log):
         certain = [each.text for each in found if each.certain]
         if certain and state.state.name not in (settings.acceptSteps or ()):
@@ -100,7 +100,7 @@ def states_behind(log: LogReading) -> dict[str, set[str]]:
 
 
 def outputs_of_changes(log: LogReading) -> dict[str, set[str]]:
-    """Return the outputs that keep the rows of states and get their changes alone, each with these states."""
+    """Return the outputs that keep the rows of states and get only the changes of the rows, each with these states."""
     outputs = {name.removeprefix(OF_OUTPUT): of for name, of in _known(log).items() if name.startswith(OF_OUTPUT)}
     of_states = {name: {each for rows in of.rows for each in rows.states} for name, of in outputs.items()}
     return {name: states for name, states in of_states.items() if states}
@@ -395,8 +395,8 @@ def _refused(node: StateWriter, found: Sequence[str], settings: Settings) -> Cod
             f"{settings.way_out}. Nothing was written"
         )
     return CodeChangedError(
-        f"{node.step} ({node.site.location}): state {name!r} {'; it '.join(found)}. The state would keep rows that it "
-        f"does not get any more, and lose rows that it never got. Restore the step; or, with the changed step, "
+        f"{node.step} ({node.site.location}): state {name!r} {'; it '.join(found)}. The state would keep rows that no "
+        f"longer arrive, and retract rows that it never received. Restore the step; or, with the changed step, "
         f"{_beginning(node, settings)}; or, if the rows are the same, start once with acceptSteps=[{name!r}]; or "
         f"{settings.way_out}. Nothing was written"
     )

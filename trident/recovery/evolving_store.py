@@ -3,8 +3,8 @@
 Until then the stored state does not change, so the former program can be started again. Reads return the values in the
 present shape, and batches that the former program froze are applied in the former shape.
 
-With the first frozen batch of this program, all values in the present shape become the content with which the state is
-born again, in one durable write of the log. From then on the store lacks batches like a store that lost them, and is
+With the first frozen batch of this program, the state is recreated with all values in the present shape as its initial
+content, in one durable write of the log. From then on the store is treated like a store that lost its batches, and is
 healed: it is emptied, and gets the content and the batch from the log (docs/decisions/0071).
 """
 
@@ -123,7 +123,7 @@ class EvolvingStore:
         raise self._behind(txid)
 
     def _behind(self, txid: int) -> StateBehindError:
-        return StateBehindError(f"{self._where} gets its values in the present shape before batch {txid}", -1)
+        return StateBehindError(f"{self._where} must first get its values in the new shape, before batch {txid}", -1)
 
     def _content(self, birth: Birth) -> pa.Table:
         pages = list(self.scan(birth.txid))
@@ -205,7 +205,7 @@ class EvolvingStore:
         while True:
             with self._lock:
                 if self._phase != "former":
-                    raise SnapshotMovedError(f"{self._where} got another shape while it was read")
+                    raise SnapshotMovedError(f"{self._where} changed its shape during the read")
                 page = next(pages, None)
             if page is None:
                 return
@@ -218,7 +218,7 @@ class EvolvingStore:
     def _is_former(self) -> bool:
         """Return whether the store has the former shape. Raises StateRecoveringError while it is emptied."""
         if self._phase == "emptying":
-            raise StateRecoveringError(f"{self._where} gets its present shape; a read has to wait")
+            raise StateRecoveringError(f"{self._where} is being converted to its new shape; a read has to wait")
         return self._phase == "former"
 
     def drop(self, lease: Lease | None = None) -> None:

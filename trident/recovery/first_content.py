@@ -1,6 +1,6 @@
-"""The content with which a state begins, as the log keeps it: the log's record of a batch that the store then lacks.
+"""The initial content of a state in the log: the store gets it from there, like a frozen batch that it lacks.
 
-A content is frozen before the store gets it, like a batch (docs/decisions/0001), so a crash at any point repeats only
+The content is frozen before the store gets it, like a batch (docs/decisions/0001), so a crash at any point repeats only
 the write. `trident.commits.store_writes` heals the store with it.
 """
 
@@ -23,14 +23,14 @@ _STAGE = 0
 
 @dataclass(frozen=True, slots=True)
 class FirstContents:
-    """Records the births of states that begin with a content. `births` gets each birth that is recorded."""
+    """Records the births of states with initial content. `births` gets each birth that is recorded."""
 
     log: TransactionLog
     settings: Settings
     births: dict[str, Birth]
 
     def record(self, node: StateWriter, shape: StateShape, lease: Lease, birth: Birth, content: pa.Table) -> None:
-        """Record in the log, durably and in one step, that a state was born with a content."""
+        """Record in the log, durably and in one step, that a state was created with initial content."""
         self.log.born(lease, node.state.name, birth, self._frozen(lease, node, shape, birth, content))
         self.births[node.state.name] = birth
 
@@ -44,6 +44,6 @@ class FirstContents:
 
 
 def frozen_content(settings: Settings, lease: Lease, birth: Birth, content: pa.Table) -> FrozenOutput:
-    """Return the content with which a state is born, in the form in which the log stores it."""
+    """Return the initial content of a state in the form in which the log stores it."""
     folders, attempt = settings.files, TransactionAttempt(birth.txid, 0, lease.epoch)
     return freeze(content, None if folders is None else folders.folder(birth.group, attempt, _STAGE))

@@ -69,9 +69,9 @@ def check_own_folder(settings: Settings, uuid: str) -> None:
         _take(settings, uuid)
     elif owner not in (None, uuid):
         raise LogMismatchError(
-            f"{settings.folder} belongs to another log (uuid {owner}) than the one {settings.log_at} (uuid "
-            f"{uuid}): the location was mixed up, or the log was removed. Start with the log that belongs to the "
-            f"folder (without log= if the log is in it, otherwise with its log=RedisLog(...)), or {settings.way_out}"
+            f"{settings.folder} belongs to another log (uuid {owner}), not to the one {settings.log_at} (uuid {uuid}): "
+            f"the location was mixed up, or the log was removed. Start with the log that belongs to the folder "
+            f"(without log= if the log is in it, otherwise with its log=RedisLog(...)), or {settings.way_out}"
         )
 
 
@@ -103,9 +103,9 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> str:
         owner = objects_owner(place)
     if owner != log.uuid:
         raise LogMismatchError(
-            f"{place.address} belongs to another log (uuid {owner}) than the one {settings.log_at} (uuid "
-            f"{log.uuid}): the location was mixed up, or the log was removed. Start with the log that belongs to "
-            f"it, or give another filesLocation, or {settings.way_out}"
+            f"{place.address} belongs to another log (uuid {owner}), not to the one {settings.log_at} (uuid "
+            f"{log.uuid}): the location was mixed up, or the log was removed. Start with the log that belongs to it, "
+            f"or give another filesLocation, or {settings.way_out}"
         )
     return kept_at
 

@@ -102,8 +102,8 @@ def _check_source(spout: SpoutSource, origin: Origin) -> None:
     if held and held in origin.held:
         raise SavepointError(
             f"{spout.step} ({spout.site.location}): {held} belongs to topology {origin.topology!r}, from which this "
-            f"one was forked, or to one from which that one was; and each of the two would lose the changes that the "
-            f"other reads: give this topology a resource of its own. Nothing was written"
+            f"topology was forked, or to a topology from which {origin.topology!r} was forked. Each of the two would "
+            f"lose the changes that the other reads: give this topology a separate resource. Nothing was written"
         )
 
 

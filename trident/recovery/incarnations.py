@@ -12,8 +12,8 @@ from trident_state.messages import StoreReport
 def of_another_life(report: StoreReport, birth: Birth) -> bool:
     """Return whether the last driver that held a group of the store did so before the state's birth.
 
-    The data of that driver was dropped, so the store fell back to a time before the drop. A state that a run evolves
-    is born again under the lease that holds it; then its types show that the store is older.
+    The data of that driver was dropped, so the store fell back to a time before the drop. A state that evolves during a
+    run is recreated under the same lease; then only its types show that the store is older.
     """
     if birth.filled and report.fingerprint not in (None, birth.filled):
         return True
@@ -23,8 +23,8 @@ def of_another_life(report: StoreReport, birth: Birth) -> bool:
 def of_earlier_life(node: StateWriter, birth: Birth, kept: int, settings: Settings) -> StateLostError:
     """Return the error for a store with the contents of a state that was dropped, which the log cannot replace.
 
-    The store may also hold a creation that was interrupted, of a state that nobody dropped. The log keeps the batches
-    after `kept`.
+    The store may also hold an interrupted creation of a state that was not dropped. The log keeps the batches after
+    `kept`.
     """
     drop = settings.drop(dropped_by(node), node.state.factory.survives)
     return StateLostError(

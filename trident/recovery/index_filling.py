@@ -1,7 +1,7 @@
 """New indexes of states that already have rows: each begins with the entries of all these rows.
 
-Such an index is born after the last batch of its state, with a content, as a state with an InitialState is. The content
-is what the insertion of each row would have made of it. The state must be complete for that, with no batch under way.
+Such an index is created after the last batch of its state, with initial content, like a state with an InitialState. The
+content is the same as if each row had been inserted. The state must be complete for that, with no batch under way.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -76,7 +76,7 @@ def check_no_waiting(index: NewIndex, history: History) -> None:
 
 
 def content_of_index(index: NewIndex, program: Program, store: Store) -> pa.Table:
-    """Return the content with which an index begins. `store` is that of its state, which gives the present values.
+    """Return the initial content of an index. `store` is that of its state, which gives the present values.
 
     Raises CodeChangedError if the store lacks batches, or has another shape that is not evolved; and the errors of the
     state's aggregator, which presents the values.
@@ -122,7 +122,7 @@ def _rows(changes: Callable[..., pa.Table], keys: pa.Schema, page: pa.Table, ind
 
 
 def _changes_of(node: Node) -> TableChanges | None:
-    """Return the step with the changes that feed a state, if it is fed by the changes of one state alone."""
+    """Return the step with the changes that feed a state, if it is fed only by the changes of one state."""
     found = set[TableChanges | None]()
     for source in sources_of(node):
         if isinstance(source, TableChanges):

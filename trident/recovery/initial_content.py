@@ -25,7 +25,7 @@ from trident_state.state_shape import StateShape
 
 
 def content_of(node: StateWriter, shape: StateShape) -> pa.Table:
-    """Return the content with which a state begins: its key fields, then its stored values, each key once.
+    """Return the initial content of a state: its key fields, then its stored values, each key once.
 
     Raises StateShapeError if the source has other columns or types, StateValueError for a key that comes twice, and
     UserFunctionError if a function of the program raised.
@@ -46,9 +46,10 @@ def content_of(node: StateWriter, shape: StateShape) -> pa.Table:
 
 
 def as_earlier_tuples(node: StateWriter, content: pa.Table) -> pa.Table:
-    """Return a content as if tuples before the state's first batch had made it, for order-dependent aggregators.
+    """Return initial content as if earlier tuples had produced it, for order-dependent aggregators.
 
-    The accumulators keep txids, those of the topology or the run that made them, which the state's batches do not know.
+    The accumulators contain txids of the topology or the run that computed them, which have no meaning for the batches
+    of this state.
     """
     if not content.num_rows:
         return content  # its values may have no type
@@ -145,9 +146,9 @@ def _check_stored(node: StateWriter, stored: bool, shape: StateShape, where: str
     alike = any(part.presented == part.aggregation.type for part in shows) if parts else _shows_its_own_type(node)
     if present_of(node) is not None and (alike or not stored):
         raise StateShapeError(
-            f"{where}: {shape.combine.name} stores another value than queries see: {type_name(shape.value)}. Give "
-            f"{'' if alike else 'columns of these types; or '}InitialState(source, value=...), a function from a value "
-            f"of the source to the stored one. Nothing was written"
+            f"{where}: {shape.combine.name} stores values of type {type_name(shape.value)}, which differ from the "
+            f"values that queries see. Give {'' if alike else 'columns of these types; or '}InitialState(source, "
+            f"value=...), a function from a value of the source to the stored one. Nothing was written"
         )
 
 

@@ -22,6 +22,7 @@ def check_no_other_copy(state: str, report: StoreReport, log: LogReading, log_at
     else:
         return
     raise StateAheadError(
-        f"state {state!r} {sign}: this log is an old copy, or a copy of it was started elsewhere, whose state this is. "
-        f"Give the newest log, and remove the copy by hand; {way_out} if the other log is gone. Nothing was dropped"
+        f"state {state!r} {sign}: this log is an old copy, or a copy of it was started elsewhere, and the state "
+        f"belongs to that copy. Give the newest log, and remove the copy by hand; {way_out} if the other log is gone. "
+        f"Nothing was dropped"
     )

@@ -20,8 +20,8 @@ from trident.recovery.changed_steps import states_behind
 def check_readers(program: Program, births: Mapping[str, Birth], log: LogReading, settings: Settings) -> None:
     """Raise CodeChangedError if a state is fed by the changes of a state that began before or after it.
 
-    A content with which the later one began (`Birth.filled`) stands for the changes before. An older state lacks
-    nothing of a new state that did not feed it before.
+    If the later one has initial content (`Birth.filled`), the content replaces the changes before its birth. An older
+    state lacks no changes of a new state that did not feed it before.
     """
     behind = states_behind(log)
     for group in program.groups:
@@ -37,7 +37,7 @@ def check_readers(program: Program, births: Mapping[str, Birth], log: LogReading
 def has_more(one: Birth, other: Birth) -> bool:
     """Return whether a state has rows that another state, which is connected with it, began without.
 
-    In a fork states that existed and new states have the same txid. There the content tells them apart.
+    In a fork states that existed and new states have the same txid. In that case the content distinguishes them.
     """
     if other.filled:
         return False
@@ -110,17 +110,17 @@ def _changed(step: Node, births: Mapping[str, Birth]) -> list[str]:
 def _newer(reader: StateWriter, name: str, other: Birth, settings: Settings) -> CodeChangedError:
     new = reader.state.name
     return CodeChangedError(
-        f"{reader.step} ({reader.site.location}): state {new!r} is new, and is made of the changes of state {name!r}, "
-        f"which has rows since txid {other.txid}. Their next changes would take away rows that {new!r} never got. Give "
-        f"{new!r} its values as of now, initialState=, computed from an export of {name!r}; or {settings.way_out}. "
-        f"Nothing was written"
+        f"{reader.step} ({reader.site.location}): state {new!r} is new, and is built on the changes of state {name!r}, "
+        f"which has rows since txid {other.txid}. Their next changes would retract rows that {new!r} never received. "
+        f"Give {new!r} its present values with initialState=, computed from an export of {name!r}; or "
+        f"{settings.way_out}. Nothing was written"
     )
 
 
 def _older(reader: StateWriter, name: str, settings: Settings) -> CodeChangedError:
     kept = reader.state.name
     return CodeChangedError(
-        f"{reader.step} ({reader.site.location}): state {name!r} was dropped and begins empty, which gives no changes, "
-        f"so state {kept!r}, which is made of its changes, would keep the rows that are gone. Drop it, too: "
-        f"{settings.drop(kept, reader.state.factory.survives)}. Nothing was written"
+        f"{reader.step} ({reader.site.location}): state {name!r} was dropped and begins empty, and a drop emits no "
+        f"deletions, so state {kept!r}, which is built on its changes, would keep the dropped rows. Drop {kept!r}, "
+        f"too: {settings.drop(kept, reader.state.factory.survives)}. Nothing was written"
     )

@@ -171,13 +171,19 @@ def read_savepoint(place: FileStore, name: str) -> Savepoint:
         if envelope.format != _FORMAT:
             raise SavepointError(
                 f"the savepoint {place.path(at)} has the format {envelope.format}, and this version of the library "
-                f"reads {_FORMAT}"
+                f"reads {_FORMAT}: use the version that took it, or take a new savepoint"
             )
         if zlib.crc32(envelope.savepoint) != envelope.checksum:
-            raise SavepointError(f"the savepoint {place.path(at)} is damaged: its checksum does not match")
+            raise SavepointError(
+                f"the savepoint {place.path(at)} is damaged: its checksum does not match. Restore its files from a "
+                f"copy, or take a new savepoint"
+            )
         return msgspec.json.decode(envelope.savepoint, type=Savepoint)
     except msgspec.DecodeError as error:
-        raise SavepointError(f"the savepoint {place.path(at)} is damaged: {error}") from error
+        raise SavepointError(
+            f"the savepoint {place.path(at)} is damaged: {error}. Restore its files from a copy, or take a new "
+            f"savepoint"
+        ) from error
 
 
 def names_of(place: FileStore) -> list[str]:
@@ -224,7 +230,10 @@ def content_of_state(place: FileStore, savepoint: Savepoint, name: str) -> pa.Ta
         try:
             parts.append(read_whole(place, FrozenFiles(savepoint.folder, files, schema)))
         except LogCorruptError as error:
-            raise SavepointError(f"the savepoint {savepoint.name!r} is damaged: {error}") from error
+            raise SavepointError(
+                f"the savepoint {savepoint.name!r} is damaged: {error}. Restore its files from a copy, or take a new "
+                f"savepoint"
+            ) from error
     keys = schema.names[:-1]
     table = parts[0] if not keys else _last_of_each(pa.concat_tables(parts), keys)
     value = table.column(table.num_columns - 1)
@@ -232,7 +241,7 @@ def content_of_state(place: FileStore, savepoint: Savepoint, name: str) -> pa.Ta
 
 
 def first_content_of(place: FileStore, savepoint: Savepoint, name: str) -> pa.Table:
-    """Return the entries of a state as the content with which it begins again: with the time of the savepoint."""
+    """Return a state's entries as its initial content in a fork or after a restore, with the savepoint's time."""
     content = with_time(content_of_state(place, savepoint, name), savepoint.time)
     return with_life(content, savepoint.states[name].ttl)
 

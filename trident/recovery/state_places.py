@@ -1,4 +1,6 @@
-"""The locations of states in tables. The log stores them, so that readers find such a state by the checkpoint alone.
+"""The locations of states in tables.
+
+The log stores them, so that readers need only the checkpoint to find such a state.
 
 A location has the folder, address or file of the tables, and no options of an object store, which may be secrets.
 """

@@ -303,7 +303,7 @@ def _warnings(
 
 
 def _changes(spout: SpoutSource, record: StreamRecord) -> list[str]:
-    """Return a warning if a stream continues at its position with a source that reads in another way than before."""
+    """Return a warning if a stream continues at its position, but its source now reads in a different way."""
     changed_since = getattr(spout.spout, "changedSince", None)
     change = None if changed_since is None or record.position is None else changed_since(record.position)
     return [] if change is None else [f"stream {spout.stream!r} continues at its position: {change}"]

@@ -95,8 +95,8 @@ class Switchable:
     def savepoint(self, name: str, timeout: Duration | None = "5 minutes") -> SavepointInfo:
         """Make a named copy of the topology as of one committed batch of each group, and continue.
 
-        The copy lies beside the checkpoint, or under the filesLocation, and contains the positions of all streams and
-        the values of all states, wherever they are kept. `forkTopology` makes another topology from it.
+        The copy is stored beside the checkpoint, or under the filesLocation, and contains the positions of all streams
+        and the values of all states, wherever they are kept. `forkTopology` makes another topology from it.
 
         The run plans no new batch, waits until everything that was planned is committed, and copies; a RichSpout is
         deactivated meanwhile. Of a state in memory or in Redis only the keys that changed during the copy are read in

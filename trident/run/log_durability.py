@@ -1,4 +1,4 @@
-"""The check at a start that no state or output outlives the log, which alone records their batches."""
+"""The check at a start that no state or output outlives the log, because only the log records their batches."""
 
 from trident.base.errors import TopologyError
 from trident.compiler.program import Program

@@ -280,9 +280,9 @@ def _check_no_states(present: Mapping[str, str], name: str, folder: Path | None,
 def _check_this_logs(foreign: Mapping[str, str], log_at: str) -> None:
     for state, uuid in foreign.items():
         raise LogMismatchError(
-            f"state {state!r} belongs to another log (uuid {uuid}) than the one {log_at}, and a driver may be using "
-            f"it: reset with the checkpointLocation= (or log=) of that log, or use force=True if that log is gone. "
-            f"To discard only the log given here, remove it by hand. Nothing was changed"
+            f"state {state!r} belongs to another log (uuid {uuid}), not to the one {log_at}, and a driver may be using "
+            f"it: reset with the checkpointLocation= (or log=) of that log, or use force=True if that log is gone. To "
+            f"discard only the log given here, remove it by hand. Nothing was changed"
         )
 
 

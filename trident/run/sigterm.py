@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end a program like Ctrl-C: topologies stop cleanly and give their logs back.
+"""SIGTERM and SIGHUP end a program like Ctrl-C: topologies stop cleanly and release their logs.
 
 systemd, Kubernetes and `kill` end a program with SIGTERM, and a terminal that is closed ends it with SIGHUP. By default
 such a signal ends Python in the middle of a batch. Nothing is lost, but the log is not given back, so the next start

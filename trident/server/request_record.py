@@ -26,7 +26,7 @@ class Ledger:
         self._metrics = metrics
 
     def tell(self, client: str, method: str, path: bytes, endpoint: str | None, status: int, seconds: float) -> None:
-        """Record a request with this path; `endpoint` is the template of its endpoint."""
+        """Record a request with this path; `endpoint` is the pattern of its path."""
         at = endpoint or NO_ENDPOINT
         method = method if method in _METHODS else NO_ENDPOINT
         self._metrics.count(

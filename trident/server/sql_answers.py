@@ -90,7 +90,10 @@ class SqlAnswers:
                 await self._turns.acquire()
         except TimeoutError:
             raise RequestError(
-                503, "Overloaded", f"the query got no turn within {seconds:g} s; try again", {"Retry-After": "1"}
+                503,
+                "Overloaded",
+                f"the query could not start within {seconds:g} s, because other queries were running; try again",
+                {"Retry-After": "1"},
             ) from None
         try:
             return await self._in_thread(work, seconds + _PATIENCE)

@@ -92,8 +92,8 @@ class Listings:
     ) -> tuple[pa.Table, str | None]:
         """Return the entries that follow the cursor `after`, and the next cursor, which is None after the last page.
 
-        Each page is as of the batch that it names, which is `least` or a later batch. A key that exists all the time
-        comes exactly once. Pages that follow soon are as of the same batch.
+        Each page is as of the batch that it names, which is `least` or a later batch. A key that exists throughout is
+        returned exactly once. Pages that follow soon are as of the same batch.
         """
         read, key = (None, None) if after is None else _read_cursor(view.name, after)
         listing = await self.of(request, view, read if read is not None and read >= least else None)

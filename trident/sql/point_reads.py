@@ -29,7 +29,7 @@ Path = tuple[str, ...]
 def keys_of(
     statement: Statement, table: NamedTable, fields: pa.Schema, arguments: Mapping[str, Any]
 ) -> list[Key] | None:
-    """Return the keys that a query can use, for a state with these key fields; None if it may use any.
+    """Return the only keys of a state that can affect the result of a query; None if every key may.
 
     `table`: a table that the statement names once. `arguments`: the values of its parameters.
     """
@@ -39,7 +39,7 @@ def keys_of(
 def index_of(
     statement: Statement, table: NamedTable, view: StateView, arguments: Mapping[str, Any]
 ) -> tuple[Index, list[Key]] | None:
-    """Return an index of a state, and the values in its fields that a query can use; None if it may use any.
+    """Return an index of a state, and the only values in its fields that can affect a query; None: no such index.
 
     `table` and `arguments` are those of `keys_of`.
     """

@@ -215,5 +215,5 @@ def _one(name: str, positional: list[Any], keyword: Any, step: Step, usage: str)
     if len(values) > 1:
         listed = " and ".join(map(repr, values))
         hint = "give the fields in one argument, such as 'a, b'; " if len(positional) > 1 else ""
-        raise step.wrong(f"{name} given {len(values)} times, {listed}; {hint}write {usage}")
+        raise step.wrong(f"{name}: given {len(values)} times, {listed}; {hint}write {usage}")
     return values[0] if values else None

@@ -120,7 +120,7 @@ def _checked(kinds: object, step: Step) -> Mapping[Any, str]:
     for value, kind in kinds.items():
         if kind not in KINDS:
             near = did_you_mean(kind, KINDS) if isinstance(kind, str) else ""
-            raise step.wrong(f"kinds: {brief(kind)}, for {brief(value)}, is not one of {', '.join(KINDS)}{near}")
+            raise step.wrong(f"kinds={{{brief(value)}: {brief(kind)}}}: expected one of {', '.join(KINDS)}{near}")
     return dict(kinds)
 
 
@@ -220,8 +220,8 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         """Refuse a step that reads the kind: the removed row could then differ from the row that was added."""
         if CHANGE in inputs or CHANGE in operation.words:
             raise step.wrong(
-                f"{_HOLDS}, which a step must not read: a row could then be removed with other values than it was "
-                "added with, and remain in states. Read the changes as tuples: toStream()"
+                f"{_HOLDS}, which a step must not read: a row could then be removed with values other than those with "
+                f"which it was added, and remain in states. Read the changes as tuples: toStream()"
             )
 
     def _each(self, *args: Any, **keywords: Any) -> StreamT:

@@ -67,8 +67,8 @@ class ExtremeVerbs(StreamBase[StreamT]):
         field : str
             One field, in Spark's order: NaN is greater than every number.
         comparator : callable, optional
-            A function of two values of the field, as in `max`: for another order than Spark's, or for values that have
-            no order in Spark.
+            A function of two values of the field, as in `max`: for an order that differs from Spark's, or for values
+            that have no order in Spark.
         scope : "partition" or "batch"
             Keep one tuple of every partition, as in Trident, or one of the whole batch.
 

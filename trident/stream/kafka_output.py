@@ -68,8 +68,8 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
             A field for headers: ``array<struct<key: string, value: binary>>``, as `KafkaSpout` gives them. A null in
             the array, and a header whose key is null, fail the batch before it is frozen.
         topicField : str, optional
-            A field of type string that names another topic than `topic` for its tuple; null means `topic`. A text that
-            cannot be the name of a topic, such as an empty one, fails the batch before it is frozen.
+            A field of type string that names a topic to use instead of `topic` for its tuple; null means `topic`. A
+            text that cannot be the name of a topic, such as an empty one, fails the batch before it is frozen.
         guarantee : "exactly-once" or "at-least-once"
             "at-least-once" needs no transactions: after a crash a batch may come twice. ``trident.txid`` and
             ``trident.row`` say which messages are the same.

@@ -1,4 +1,4 @@
-"""Refusal of changes that may reach a table or an output in another order than the source's."""
+"""Refusal of changes that may reach a table or an output in an order that differs from the source's."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -208,7 +208,7 @@ def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> 
 
 
 def _check_type(output: StructField, typed: bool, kind: DataType, step: Step) -> None:
-    """Raise an error if an output field is declared with another type than `kind`."""
+    """Raise an error if the declared type of an output field is not `kind`."""
     if typed and output.dataType != kind:
         raise step.error(
             TypeDeclarationError,

@@ -93,7 +93,10 @@ class _Partition:
         where = f"{self._name}.commit({attempt.txid})"
         after = json_of(call(self._spout, "commit", attempt.txid, finished), where)
         if after is None:
-            raise SpoutContractError(f"{where} returned None, which means the beginning of the source")
+            raise SpoutContractError(
+                f"{where} returned None, which means the beginning of the source: return a checkpoint, such as a "
+                f"number or a dict"
+            )
         if (problem := too_large(json.dumps(after))) is not None:
             raise SpoutContractError(f"{where} returned a checkpoint {problem}. {WAY_OUT}")
         self._place = (after,)

@@ -35,7 +35,9 @@ def with_kind(fields: StructType) -> StructType:
     for name in set(_OWN) & set(fields.names):
         if fields[name].dataType != _OWN[name]:
             written = type_ddl(fields[name].dataType)
-            raise SpoutContractError(f"DeltaSpout: {name!r} is a {type_ddl(_OWN[name])}, not a {written}")
+            raise SpoutContractError(
+                f"DeltaSpout: field {name!r} is declared as {written}: expected {type_ddl(_OWN[name])}"
+            )
     return fields if CHANGE in fields.names else StructType([*fields.fields, *KIND.fields])
 
 

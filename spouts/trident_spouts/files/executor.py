@@ -127,7 +127,9 @@ class FileExecutor(SpoutExecutor):
             except StaleListingError:
                 pass
             self._listed_at = float("-inf")
-        raise SourceUnreadableError(f"FileSpout: the files at {self._place} change faster than they can be listed")
+        raise SourceUnreadableError(
+            f"FileSpout: the files at {self._place} change faster than they can be listed; the batch is planned again"
+        )
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         listing, newest = self._listing, self._newest[::-1]  # the planning thread replaces each attribute as a whole

@@ -1,4 +1,4 @@
-"""The formats of the files of a FileSpout, each with the options that belong to it alone."""
+"""The formats of the files of a FileSpout, each with the options that only this format has."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Members of many JSON objects as columns, with the same values as when each object is read alone.
+"""Members of many JSON objects as columns, with the same values as when each object is read separately.
 
 The objects come from the decoder of `decoder_for`: if a field needs all digits of a number, numbers with a point or an
 exponent are decoded as bytes, a type that no other JSON value has.

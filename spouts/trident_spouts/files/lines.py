@@ -176,7 +176,7 @@ def check_encoding(data: bytes, name: object, offset: int, errors: EncodingError
 
 
 def _other_form(data: bytes) -> str:
-    """Return a hint for the error about a file that begins with `data`, if it is in another form than UTF-8."""
+    """Return a hint for the error about a file that begins with `data`, if it is not encoded in UTF-8."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "; it looks like UTF-16"
     return hint_of_compression(data)

@@ -122,7 +122,7 @@ class ManifestFile:
             if url.startswith(f"{root.rstrip('/')}/"):
                 return url[len(root.rstrip("/")) + 1 :]
         raise MalformedInputError(
-            f"{self} names {path}, which is in another place than the manifest; expected a path relative to the "
+            f"{self} names {path}, which is not in the same store as the manifest; expected a path relative to the "
             f"manifest's folder, or one that begins with {root if '://' in root else '/'}"
         )
 

@@ -66,7 +66,9 @@ class ManifestPlanner:
         for _ in range(_LOOKS):
             with suppress(StaleListingError):
                 return self._planned(names, position, time, budget)
-        raise SourceUnreadableError(f"FileSpout: the files that {self._manifest} names change while they are read")
+        raise SourceUnreadableError(
+            f"FileSpout: the files that {self._manifest} names change while they are read; the batch is planned again"
+        )
 
     def _planned(
         self, names: list[str], position: ManifestPosition, time: float, budget: Budget

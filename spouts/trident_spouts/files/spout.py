@@ -91,7 +91,7 @@ class FileSpout:
         compression; an object store does not answer, or refuses a request.
     SpoutContractError
         A file changed between plan and replay, or after it was read; the last line of a file was extended after it was
-        read; the path names another folder than the one that the stream has read; a compressed file holds the content
+        read; the path names a folder other than the one that the stream has read; a compressed file holds the content
         of a file that was read unpacked; a file may have been read long ago (see `Watch`).
     MalformedInputError
         Invalid UTF-8; a malformed line of JSON or CSV; a header without a field; a damaged compressed file.

@@ -111,7 +111,7 @@ class History:
         return numbers if len(numbers) == len(place.sequences) else []
 
     def another(self, before: Place, now: Place) -> Iterator[str]:
-        """Yield the reasons why this is another table than before."""
+        """Yield the reasons why this is not the same table as before."""
         # a permission was granted or revoked
         if before.system != now.system and None not in (before.system, now.system):
             yield f"is on another server (system identifier {before.system} before, {now.system} now)"

@@ -2,9 +2,9 @@
 
 The next plan compares both.
 
-Rows that were read may be deleted or updated, files may be rewritten (VACUUM FULL), and servers are restarted. So a
-difference alone is not a loss. A loss is a difference that is impossible in one history of a server, or that shows that
-the table was emptied and filled again.
+Rows that were read may be deleted or updated, files may be rewritten (VACUUM FULL), and servers are restarted. So not
+every difference is a loss. A loss is a difference that is impossible in one history of a server, or that shows that the
+table was emptied and filled again.
 """
 
 from typing import Any, NamedTuple

@@ -100,7 +100,8 @@ class JdbcSpout:
     SourceUnreadableError
         The server cannot be reached, refuses the connection, is a standby, or has no such table or column.
     TypeDeclarationError
-        A column has a type that no field holds exactly, or another type than declared. The message names the column.
+        A column has a type that no field holds exactly, or a type that differs from the declared one. The message names
+        the column.
     MalformedInputError
         A value does not fit the declared type, or has no counterpart (``infinity``, ``NaN``).
     MissingPackageError

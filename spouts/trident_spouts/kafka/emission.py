@@ -87,7 +87,7 @@ class KafkaEmission(Emission):
 
     @property
     def source_times(self) -> Sequence[SourceSpan]:
-        """Return the times of the messages; if Spark read them, that of each partition's last message for all of it."""
+        """Return the times of the messages; if Spark read them, the last one of each partition counts for all of it."""
         if self.times or not self.taken.is_set():
             return self.times
         newest = ((self.newest(each), each.size) for each in self.ranges)

@@ -61,12 +61,12 @@ def truncation_loss(topic: str, partition: int, position: int, end: int) -> Loss
 
 def _other_content(topic: str, partition: int, position: int, facts: str) -> Loss:
     why = "Kafka was restored from an older copy, or lost records, and other messages now have their offsets"
-    where = f"{topic}-{partition} has other messages than those read, up to offset {position}"
+    where = f"{topic}-{partition} no longer has the messages that were read, up to offset {position}"
     return _read_again(f"{where}: {facts}: {why}", "messages that were read before")
 
 
 def anew_message_loss(topic: str, partition: int, position: int, known: str, seen: str) -> Loss:
-    """Return the loss of a partition that has another message at an offset than the one that was read."""
+    """Return the loss of a partition whose message at an offset is not the one that was read."""
     return _other_content(topic, partition, position, f"{known} was the last message, and now there is {seen}")
 
 
@@ -92,7 +92,7 @@ def anew_loss(topic: str, former: str | None, present: str | None) -> Loss:
 
 
 def other_cluster_loss(topic: str, former: str, present: str, ids: tuple[str | None, str | None]) -> Loss:
-    """Return the loss of a topic that was read in another cluster than the one that answers."""
+    """Return the loss of a topic that was read in a cluster other than the one that answers."""
     what = (
         f"topic {topic!r} was read in the cluster {former} (topic id {ids[0]}), but bootstrapServers leads to the "
         f"cluster {present} (topic id {ids[1]})"

@@ -185,7 +185,9 @@ class Planner:
             if topics == self._topics:
                 return topics, ends
             self._topics = topics
-        raise SourceUnreadableError("KafkaSpout: the topics change faster than they can be read")
+        raise SourceUnreadableError(
+            "KafkaSpout: the topics change faster than they can be read; the batch is planned again"
+        )
 
     def _look_again(self, previous: Topics, until: Topics) -> tuple[dict[str, Topic], Offsets]:
         """Return the topics that another reader has read up to `until`, and the end offsets for reading them."""
@@ -429,7 +431,7 @@ def _begins(at: TopicRange, topic: Topic) -> bool:
 
 
 def limited_ends(ends: Offsets, until: Topics) -> Offsets:
-    """Return the end offsets of another reader's partitions, at most those of its position `until`."""
+    """Return the end offsets of another reader's partitions, capped at its position `until`."""
     read = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
     return {partition: min(end, read[partition]) for partition, end in ends.items() if partition in read}
 

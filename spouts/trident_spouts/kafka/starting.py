@@ -120,6 +120,6 @@ def check_complete(starting: StartingOffsets, topics: Mapping[str, Topic], clust
         more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
         raise TopologyError(
             f"KafkaSpout: startingOffsets has no offset for {shown}{more}: a new stream needs one for each partition, "
-            f"such as {{'orders': {{0: 17, 1: 42}}}}. The lowest offset above begins at the first message that exists, "
-            f"0 if none was deleted; partitions that are added later begin at 0"
+            f"such as {{'orders': {{0: 17, 1: 42}}}}. The lowest expected offset is that of the first message that "
+            f"still exists (0 if none was deleted). Partitions that are added later begin at 0"
         )

@@ -151,8 +151,7 @@ class Decoder:
         if not whole and not self._source.keys_only:
             raise SourceChangedError(
                 f"{self._source.name}: transaction {self._begun[2]} updates or deletes rows without their former "
-                f"values, because the table had another REPLICA IDENTITY than FULL when it ran. Set it to FULL, and "
-                f"{ANEW}"
+                f"values, because the table's REPLICA IDENTITY was not FULL when it ran. Set it to FULL, and {ANEW}"
             )
         if message[5] == _NEW:  # the key did not change
             self._add(_AFTER, self._values(message, _IMAGE_AT)[0])
@@ -193,12 +192,13 @@ class Decoder:
         """Raise SourceChangedError if the message lacks the value of a column that is read."""
         if kind != _UNCHANGED:
             raise SourceChangedError(
-                f"{self._source.name}: transaction {self._begun[2]} has a value of the unknown form {chr(kind)!r}"
+                f"{self._source.name}: transaction {self._begun[2]} has a value of the unknown kind {chr(kind)!r}, "
+                f"which this version of the library does not read; use a later version"
             )
         if place in self._places:
             raise SourceChangedError(
                 f"{self._source.name}: transaction {self._begun[2]} updates a row and leaves a large value unchanged, "
-                f"which the log of changes then does not have: ALTER TABLE {self._source.source.table} REPLICA "
+                f"so the log of changes does not contain that value: ALTER TABLE {self._source.source.table} REPLICA "
                 f"IDENTITY FULL, and {ANEW}; or declare the fields without that column"
             )
 
@@ -217,9 +217,9 @@ class Decoder:
         key = [values[place] for place in self._key_places]
         if None in key:
             raise SourceChangedError(
-                f"{self._source.name}: transaction {self._begun[2]} does not bring the primary key of a row, because "
-                f"the table had another REPLICA IDENTITY when it ran than before. The first rows were read in parts, "
-                f"by their keys. To continue, {ANEW}"
+                f"{self._source.name}: transaction {self._begun[2]} does not contain the primary key of a row, because "
+                f"the table's REPLICA IDENTITY was changed before it ran. The first rows were read in parts, by their "
+                f"keys. To continue, {ANEW}"
             )
         return tuple(value.decode() for value in key if value is not None)
 
@@ -275,7 +275,7 @@ class Decoder:
 def _writer(columns: Sequence[tuple[int, bool]]) -> Callable[[list[bytes | None]], bytes]:
     """Return the function that writes some values of a row, given by position, as a CSV line, quoted if needed.
 
-    A null is empty, an empty text is two quotation marks. Values of other types than texts need no quotation marks.
+    A null is empty, an empty text is two quotation marks. Values that are not texts need no quotation marks.
     """
 
     def line(values: list[bytes | None]) -> bytes:

@@ -124,7 +124,7 @@ class Reader:
             )
 
     def _other_history(self, difference: str) -> DataLossError:
-        problem = f"has another history than the one that was read: {difference}"
+        problem = f"has a different history from the one that was read: {difference}"
         return lost(self._source, f"{problem}: the server was restored from an older copy")
 
 

@@ -101,7 +101,8 @@ class PostgresChangesSpout:
     SourceUnreadableError
         The server cannot be reached, refuses the connection, or is not set up for the spout. The message says how.
     TypeDeclarationError
-        A column has a type that no field holds exactly, or another type than declared. The message names the column.
+        A column has a type that no field holds exactly, or a type that differs from the declared one. The message names
+        the column.
     MalformedInputError
         A value does not fit the declared type, or has no counterpart (``infinity``, ``NaN``).
     MissingPackageError

@@ -59,7 +59,7 @@ class RedisStreamSpout:
         streams in turn. A stream need not exist yet.
     schema : str or StructType, optional
         The fields of entries, with their types. A field that an entry lacks is null. Values are read like those of CSV:
-        numbers in decimal, dates and times in ISO 8601, an empty value of a field of another type than string as null;
+        numbers in decimal, dates and times in ISO 8601, an empty value as null in a field that is not a string;
         `binary` has the bytes unchanged. If an entry has a field twice, the last value counts. Without `schema`, a
         tuple is ``id string, stream string, fields map<string,string>``.
     kind : "transactional" or "opaque"

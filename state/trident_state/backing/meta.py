@@ -3,6 +3,7 @@
 import msgspec
 
 from trident.base.attempt import Lease
+from trident.base.discard_advice import RESTORE
 from trident.base.errors import StateCorruptError
 from trident_state.document_header import Header
 from trident_state.incarnation import Incarnation
@@ -73,7 +74,7 @@ def read_meta(text: bytes | None, where: str) -> Meta | None:
     try:
         meta = msgspec.json.decode(text, type=Meta)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StateCorruptError(f"{where}: its meta entry cannot be read: {error}") from None
+        raise StateCorruptError(f"{where}: its meta entry cannot be read: {error}. {RESTORE}") from None
     if meta.format != FORMAT:
         raise StateCorruptError(
             f"{where}: its meta entry has format {meta.format}, this version reads format {FORMAT}; "

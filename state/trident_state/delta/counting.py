@@ -1,4 +1,4 @@
-"""The number of a state's entries as of a txid, counted from key columns alone if possible."""
+"""The number of a state's entries as of a txid, counted only from key columns if possible."""
 
 from collections.abc import Iterator, Sequence
 

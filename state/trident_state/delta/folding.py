@@ -77,7 +77,7 @@ def _combine(recipe: _Recipe) -> Combine:
 
 
 def _never(stored: Any, delta: Any) -> Any:
-    raise AssertionError("deltas combine by their native form alone")
+    raise AssertionError("deltas are combined in Arrow, never one by one")
 
 
 Found = tuple[pa.Array, Numbers, Numbers]

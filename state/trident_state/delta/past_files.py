@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from trident.base.discard_advice import RESTORE
 from trident.base.errors import SnapshotMovedError, SourceUnreadableError, StateCorruptError, StateUnavailableError
 from trident.base.short_texts import one_line
 from trident_state.delta.data_files import DataFile, DataFiles, FileFacts, check_of, file_of, runs_of
@@ -94,7 +95,7 @@ class PastFiles:
         merged = self._facts(run[0]).merged
         replaced = sorted(file_of(path, size, self._where) for path, size in merged)
         if replaced and check_of(replaced) != check_of(run):
-            raise StateCorruptError(f"{self._where}: {run[0].path} does not name the files that it replaced")
+            raise StateCorruptError(f"{self._where}: {run[0].path} does not name the files that it replaced. {RESTORE}")
         return replaced
 
     def _facts(self, file: DataFile) -> FileFacts:
@@ -117,4 +118,4 @@ def missing(where: str, file: DataFile) -> MissingFileError:
 
 def damaged(where: str, file: DataFile, error: Exception) -> StateCorruptError:
     """Return the error for a data file that cannot be decoded."""
-    return StateCorruptError(f"{where}: the data file {file.path} is damaged: {one_line(error)}")
+    return StateCorruptError(f"{where}: the data file {file.path} is damaged: {one_line(error)}. {RESTORE}")

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from trident.base.attempt import Lease
+from trident.base.discard_advice import RESTORE
 from trident.base.errors import StateCorruptError, StateOwnedError
 from trident.files.delta_numbers import PIECES, pieces_of, text_of
 from trident_state.delta.data_files import DataFile
@@ -173,4 +174,6 @@ def read_properties(held: Mapping[str, Any], where: str) -> StateProperties:
         fingerprint, kind, rows, birth = (held[f"{_PROPERTY}{n}"] for n in ("fingerprint", "kind", "rows", "birth"))
         return StateProperties(StateIdentity(*texts), fingerprint, StateKind(kind), rows, int(birth))
     except (KeyError, ValueError) as error:
-        raise StateCorruptError(f"{where}: a property of its table is missing or damaged ({error})") from None
+        raise StateCorruptError(
+            f"{where}: a property of its table is missing or damaged ({error}). {RESTORE}"
+        ) from None

@@ -148,8 +148,8 @@ class StateTable:
         files = [file_of(path, size, where) for path, size in zip(paths, sizes, strict=True)]
         if (number(FILES) or 0) != check_of(files):
             raise StateCorruptError(
-                f"{where} has other files than the state wrote, because another program restored or deleted some. "
-                "Restore the version before that, or drop the state"
+                f"{where} has files that the state did not write, or lacks some, because another program restored or "
+                f"deleted files. Restore the version before that, or drop the state"
             )
         return TableVersion(
             int(table.version()),

@@ -8,6 +8,7 @@ import secrets
 
 import msgspec
 
+from trident.base.discard_advice import RESTORE
 from trident.base.errors import StateCorruptError
 from trident.files.delta_folder import TableFolder
 from trident_state.delta.data_files import DataFile, file_of, make_durable
@@ -90,4 +91,6 @@ def read_tags(folder: TableFolder, number: int, known: TagSet, where: str) -> Ta
     try:
         return TagSet(number, msgspec.json.decode(content, type=dict[str, tuple[TaggedFiles, ...]])["tags"])
     except (msgspec.MsgspecError, KeyError) as error:
-        raise StateCorruptError(f"{where}: the file {path_of_tags(number)} of its table is damaged: {error}") from None
+        raise StateCorruptError(
+            f"{where}: the file {path_of_tags(number)} of its table is damaged: {error}. {RESTORE}"
+        ) from None

@@ -63,7 +63,10 @@ def read_manifest(text: bytes, where: str) -> Manifest:
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.DecodeError as error:
-        raise StateCorruptError(f"{where}: the manifest of its last snapshot cannot be read: {error}") from None
+        raise StateCorruptError(
+            f"{where}: the manifest of its last snapshot cannot be read: {error}. Restore the log from a copy, or "
+            f"discard log and states with {RESET}"
+        ) from None
     if manifest.format != FORMAT:
         raise StateCorruptError(
             f"{where}: its last snapshot has format {manifest.format}, this version reads format {FORMAT}; "
@@ -72,7 +75,8 @@ def read_manifest(text: bytes, where: str) -> Manifest:
     for segment in manifest.segments:
         if _NAME.fullmatch(segment.name) is None:  # such as a path: files in a manifest are opened and deleted
             raise StateCorruptError(
-                f"{where}: the manifest of its last snapshot names {segment.name!r}, which is not a segment"
+                f"{where}: the manifest of its last snapshot names {segment.name!r}, which is not a segment. Restore "
+                f"the log from a copy, or discard log and states with {RESET}"
             )
     return manifest
 

@@ -178,7 +178,7 @@ class Snapshots:
         return intact
 
     def base_txid(self) -> int:
-        """Return the txid up to which the first segment alone holds the state.
+        """Return the txid up to which the first segment holds the whole state.
 
         Without segments (the state is empty) it is the manifest's txid; without a manifest it is -1.
         """

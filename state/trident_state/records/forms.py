@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident.base.discard_advice import RESTORE
 from trident.base.errors import StateCorruptError, TypeDeclarationError
 from trident_state.binary import (
     Bytes,
@@ -81,7 +82,8 @@ def records_of(kind: pa.DataType, form: ValueForm, bare: bool) -> Records:
     """
     if (wrong := unencodable(kind)) is not None:
         raise TypeDeclarationError(
-            f"a store that keeps bytes cannot hold values of type {kind}: {wrong} has no encoding"
+            f"a store that keeps bytes cannot hold values of type {kind}: {wrong} has no encoding; convert it to "
+            f"another type, such as a string"
         )
     if form == "json":
         return Documents(kind, bare)
@@ -245,4 +247,4 @@ def _column_of(records: Sequence[bytes | None]) -> pa.Array:
 
 
 def _corrupt(where: str, error: StateCorruptError) -> StateCorruptError:
-    return StateCorruptError(f"{where}: {error}; another program wrote the stored value")
+    return StateCorruptError(f"{where}: {error}; another program wrote the stored value. {RESTORE}")

@@ -31,7 +31,7 @@ _KEYLESS = (EXEC, PROCESS)
 
 
 class Link:
-    """The connections of one thread at a time: one to each server.
+    """One connection to each server. A Link is used by one thread at a time.
 
     A connection is opened when needed, or after a failure.
 

@@ -41,7 +41,8 @@ def is_exact(score: float) -> bool:
 def shared_score(until: int) -> float | None:
     """Return the score of `until` if later times have the same score; None if no time after `until` has it.
 
-    Of the keys whose scores are at most that of `until`, exactly those with this score may be due later.
+    Several times share a score, because it is a double. A key with a lower score is due; a key with this score may be
+    due at `until` or later.
 
     >>> shared_score(1_700_000_000_000_001), shared_score(2**53)
     (None, 9007199254740992.0)

@@ -3,6 +3,7 @@
 import msgspec
 
 from trident.base.attempt import Lease
+from trident.base.discard_advice import RESTORE
 from trident.base.errors import StateCorruptError
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
@@ -78,7 +79,7 @@ class Meta(msgspec.Struct, frozen=True):
         try:
             return msgspec.json.decode(self.expiry, type=Expiry)
         except msgspec.DecodeError:
-            raise StateCorruptError(f"{where}: the expiry in its meta hash cannot be read") from None
+            raise StateCorruptError(f"{where}: the expiry in its meta hash cannot be read. {RESTORE}") from None
 
     @property
     def _begun(self) -> int | None:
@@ -91,7 +92,7 @@ class Meta(msgspec.Struct, frozen=True):
             lease = None if self.epoch is None or self.token is None else Lease(int(self.epoch), self.token)
             return GroupStatus(lease, _number(self.marker), self._begun)
         except ValueError:
-            raise StateCorruptError(f"{where}: the txids in its meta hash are not numbers") from None
+            raise StateCorruptError(f"{where}: the txids in its meta hash are not numbers. {RESTORE}") from None
 
     def incarnation(self, where: str) -> Incarnation | None:
         """Return the incarnation of the state to which the group belongs; None if the group is gone.
@@ -104,7 +105,7 @@ class Meta(msgspec.Struct, frozen=True):
         try:
             kind = StateKind(self.kind)
         except ValueError:
-            raise StateCorruptError(f"{where}: the kind in its meta hash is not valid") from None
+            raise StateCorruptError(f"{where}: the kind in its meta hash is not valid. {RESTORE}") from None
         return Incarnation(identity, self.began, self.fingerprint or "", kind, lease.epoch)
 
 
@@ -134,7 +135,7 @@ def identity_fields(
 
 def _count(text: str | None, where: str, what: str) -> int:
     if text is None or not text.isdigit() or not 0 < int(text) <= 2**20:
-        raise StateCorruptError(f"{where}: the number of {what} in its meta hash is not valid")
+        raise StateCorruptError(f"{where}: the number of {what} in its meta hash is not valid. {RESTORE}")
     return int(text)
 
 

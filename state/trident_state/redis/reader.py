@@ -32,7 +32,7 @@ _SCAN_BUCKETS = 1024
 
 
 class LayoutChanged(StateRecoveringError):
-    """A read found a state, or a part of it, with another number of buckets than the reader expects."""
+    """A read found a state, or a part of it, with a number of buckets that the reader does not expect."""
 
 
 class Reader:

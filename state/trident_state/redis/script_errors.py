@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from trident.base.attempt import Lease
-from trident.base.discard_advice import reset_with
+from trident.base.discard_advice import RESTORE, reset_with
 from trident.base.errors import (
     FencedError,
     LogMismatchError,
@@ -67,14 +67,16 @@ def script_error(  # noqa: C901 (one table: a case per status)
                 f"{where}: the state is at txid {marker}, but txid {txid} can only follow {txid - 1}", marker
             )
         case "SHAPE":
-            return StateShapeError(f"{where}: the state was recreated with another number of buckets")
+            return StateShapeError(f"{where}: the state was recreated with a different number of buckets")
         case "AHEAD":
             return StateCorruptError(
                 f"{where}: batch {txid} cannot be applied: a key was changed by a later batch, although the state is "
-                f"only at txid {answer.marker}"
+                f"only at txid {answer.marker}. {RESTORE}"
             )
         case "CORRUPT":
-            return StateCorruptError(f"{where}: a key's stored value is not a record; batch {txid} cannot be applied")
+            return StateCorruptError(
+                f"{where}: a key's stored value is not a record; batch {txid} cannot be applied. {RESTORE}"
+            )
         case "EXISTS":
             return StateOwnedError(
                 f"{where}: the state exists already (epoch {answer.epoch}, txid {answer.marker}); "
@@ -82,12 +84,15 @@ def script_error(  # noqa: C901 (one table: a case per status)
             )
         case "COUNT":
             return StateCorruptError(
-                f"{where}: cannot commit txid {txid}: {answer.detail} keys have this txid, but the batch has another "
-                f"number of keys, so an earlier attempt wrote different content"
+                f"{where}: cannot commit txid {txid}: {answer.detail} keys have this txid, but the batch has a "
+                f"different number of keys, so an earlier attempt wrote different content. {RESTORE}"
             )
         case "CLOSED" | "CONFLICT":
             return StateUnavailableError(
                 f"{where}: the server no longer expects writes of txid {txid} (it expects {answer.open or 'none'}); "
                 f"the commit is repeated from its beginning"
             )
-    return StateCorruptError(f"{where}: the script on the server returned the unknown status {answer.status!r}")
+    return StateCorruptError(
+        f"{where}: the script on the server returned the unknown status {answer.status!r}; start all drivers with one "
+        f"version of the library"
+    )

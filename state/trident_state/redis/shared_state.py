@@ -55,6 +55,6 @@ class SharedState:
         elif held is not None and held.epoch > self.lease.epoch:
             raise fenced_error(self.where, str(held.epoch), self.lease)
         raise StateError(
-            f"{self.where}: a Spark worker reaches another server at {self.address.shown} than the driver. Give an "
+            f"{self.where}: at {self.address.shown} a Spark worker reaches a different server from the driver. Give an "
             f"address that leads to the same server from every machine, not localhost"
         )

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, count
 
+from trident.base.discard_advice import RESTORE
 from trident.base.errors import StateCorruptError, StateOwnedError, StateShapeError, StateUnavailableError
 from trident.base.redis_address import Address
 from trident_state.fingerprint import read_fingerprint
@@ -138,13 +139,18 @@ def _found_state(address: Address, prefix: str, name: bytes, meta: Meta) -> Foun
         raise StateOwnedError(f"the key {shown} is a hash that this library did not write")
     where = f"state {meta.state!r}"
     if meta.format != FORMAT:
-        raise StateShapeError(f"{where}: {shown} has format {meta.format}, this version reads format {FORMAT}")
+        raise StateShapeError(
+            f"{where}: {shown} has format {meta.format}, this version reads format {FORMAT}; use the version that "
+            f"wrote it"
+        )
     try:
         kind, status = StateKind(meta.kind), meta.status(where)
         if meta.fingerprint is None or meta.values not in ("packed", "json") or status.lease is None:
             raise ValueError
     except ValueError:
-        raise StateCorruptError(f"{where}: its meta hash {shown} lacks a field, or holds an invalid one") from None
+        raise StateCorruptError(
+            f"{where}: its meta hash {shown} lacks a field, or holds an invalid one. {RESTORE}"
+        ) from None
     form: ValueForm = "json" if meta.values == "json" else "packed"
     groups, buckets = meta.group_count(where), meta.bucket_count(where)
     at = status.marker, status.lease.epoch, meta.began

@@ -175,7 +175,7 @@ def test_another_log_is_refused_and_fences_nobody_out(kafka: KafkaBroker, topic:
     with pytest.raises(OutputConflictError) as caught:
         outlet(kafka.servers, topic, log="other")
     assert str(caught.value) == (
-        f"s/1:writeKafka: the consumer group 'trident/{topic}/out' belongs to another log (uuid uuid) than this "
+        f"s/1:writeKafka: the consumer group 'trident/{topic}/out' belongs to another log (uuid uuid), not to this "
         f"one (uuid other), up to batch 1: its batches have other txids. Start with the checkpointLocation that "
         f"belongs to it; or, to write the stream to the topic again from its beginning, delete the group, or give "
         f"the output another name="

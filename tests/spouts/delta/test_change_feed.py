@@ -156,7 +156,7 @@ def test_the_fields_of_a_change(tmp_path: Path) -> None:
     assert DeltaSpout(table.path, changes=True).schema.names == ["id", "word", "_change_type"]
     spout = DeltaSpout(table.path, "_change_type string, id long, _commit_version long", changes=True)
     assert flat(read_all(spout)) == [("insert", 1, 0)]
-    with pytest.raises(SpoutContractError, match="'_commit_version' is a bigint, not a int"):
+    with pytest.raises(SpoutContractError, match="'_commit_version' is declared as int: expected bigint"):
         DeltaSpout(table.path, "id long, _commit_version int", changes=True)
     with pytest.raises(TopologyError, match="onChange='skip' is for changes=False"):
         DeltaSpout(table.path, changes=True, onChange="skip")

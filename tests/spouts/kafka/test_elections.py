@@ -80,7 +80,7 @@ def test_an_unclean_election_is_told_however_far_the_log_grows(
         what = (
             "ends at offset 4, but was read up to 5"
             if grown == 1
-            else "has other messages than those read, up to offset 5"
+            else "no longer has the messages that were read, up to offset 5"
         )
         assert what in str(caught.value)
     finally:

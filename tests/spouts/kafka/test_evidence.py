@@ -15,7 +15,7 @@ from trident.spouts import KafkaSpout
 from trident_spouts.executor import SpoutExecutor
 
 OTHER = (
-    r"has other messages than those read, up to offset {}: the message at offset {} of .* was the last message, "
+    r"no longer has the messages that were read, up to offset {}: the message at offset {} of .* was the last message, "
     r"and now there is the "
 )
 

@@ -67,6 +67,6 @@ def test_a_named_object_that_was_replaced_gone_or_elsewhere_is_told(objects: Obj
         executor.plan(ATTEMPT, None, 0.0)
     objects.put("manifest", "s3://other/a\n")
     with pytest.raises(
-        MalformedInputError, match="is in another place than the manifest; expected .* begins with s3://books"
+        MalformedInputError, match="is not in the same store as the manifest; expected .* begins with s3://books"
     ):
         executor.plan(ATTEMPT, None, 0.0)

@@ -101,7 +101,7 @@ def test_a_restored_server_is_noticed_even_beyond_the_position() -> None:
         assert "the server was restored from an older copy" in told
         orders.run("insert into T select n, 'other', n from generate_series(10, 200) n")
         told = problem(orders, position, DataLossError)
-        assert "has another history than the one that was read" in told
+        assert "has a different history from the one that was read" in told
 
 
 def test_a_slot_that_was_recreated_on_a_restored_server_is_noticed_before_the_first_change() -> None:
@@ -137,9 +137,9 @@ def test_a_server_that_is_restored_between_a_reading_and_its_commit_keeps_its_ch
             server.restore()
             orders.run("insert into T select n, 'other', n from generate_series(10, 200) n")
             executor.success(2, position)
-            with pytest.raises(DataLossError, match="has another history than the one that was read"):
+            with pytest.raises(DataLossError, match="has a different history from the one that was read"):
                 planned(executor, position)
-        assert "has another history" in problem(orders, position, DataLossError)
+        assert "has a different history" in problem(orders, position, DataLossError)
 
 
 def test_a_planned_batch_is_read_again_by_a_run_whose_slot_was_not_advanced(orders: ChangedTable) -> None:

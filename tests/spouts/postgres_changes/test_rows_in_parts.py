@@ -236,7 +236,7 @@ def test_another_identity_in_between_is_told(orders: ChangedTable) -> None:
             "delete from T where id = 1",
             "alter table T replica identity default",
         )
-        with pytest.raises(SourceChangedError, match="does not bring the primary key of a row"):
+        with pytest.raises(SourceChangedError, match="does not contain the primary key of a row"):
             drained(executor, first)
 
 

@@ -215,7 +215,7 @@ def predicate(operation: Operation, where: Where, after: frozenset[str]) -> Call
             for row, value in enumerate(kept):
                 if not isinstance(value, bool | numpy.bool_):
                     hint = "a filter returns bool; to add fields, give their names after the function"
-                    raise where.gave(f"{short(value)} where a filter must return True or False", lists, row, hint)
+                    raise where.gave(f"{short(value)}; a filter must return True or False", lists, row, hint)
             kept = [bool(value) for value in kept]
         return called.columns.only(after).keep(kept)
 
@@ -338,7 +338,9 @@ def collect_emissions(
                     flat.extend(map(own_value, result) if fills and kind is GeneratorType else result)
                 elif kind in _NO_EMISSIONS or not hasattr(result, "__iter__"):
                     hint = "yield every tuple, or return a list of them"
-                    raise where.gave(f"{short(result)} where many tuples are expected", lists, len(ends), hint)
+                    raise where.gave(
+                        f"{short(result)}; expected a list or a generator of tuples", lists, len(ends), hint
+                    )
                 else:
                     add_rows(flat, result, own=fills and hasattr(result, "__next__"))
                 ends.append(len(flat))

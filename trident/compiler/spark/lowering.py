@@ -416,7 +416,7 @@ class Lowering:
         return merged_by_key(self._frame_of(folding), spec, self._merging(spec)).timed(node.step, self._meter)
 
     def _ends(self, node: Node) -> bool:
-        """Return whether the driver alone reads a node's output, so that reports may be among its rows.
+        """Return whether only the driver reads a node's output, so that its rows may include reports.
 
         An aggregate within the plan carries reports only for the ledger.
         """

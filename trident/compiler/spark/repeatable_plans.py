@@ -63,7 +63,7 @@ _TIME = re.compile("date|time", re.IGNORECASE)
 
 
 def made_by_data(layout: StageLayout) -> bool:
-    """Return whether a stage's plan follows from its program alone: no code runs in the driver for each batch.
+    """Return whether a stage's plan depends only on its program, so that no code runs in the driver for each batch.
 
     A function that returns a Column, or gets a DataFrame, may make another plan each time.
     """

@@ -50,7 +50,7 @@ class StageJob:
     """One stage in one attempt: its DataFrames, which run as one job, and its results.
 
     `read`, `lower`, `branches` and `collect` are called once each, in this order; `release` comes last. If a kept plan
-    has given the rows, `repeated` is called alone.
+    has given the rows, only `repeated` is called.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The measures of steps on a worker: the tuples that enter and leave each Python operation, and its seconds.
 
-The task that runs a function sends its measures once, at its end. Time counts for one step alone: that of a function
-which pulls its tuples from other steps counts without theirs, and no step is charged for the wait for Spark's rows.
+The task that runs a function sends its measures once, at its end. Time counts for one step only: if a function pulls
+its tuples from other steps, their time is not added to its own, and the wait for Spark's rows counts for no step.
 """
 
 from collections.abc import Iterator

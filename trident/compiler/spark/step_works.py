@@ -1,7 +1,7 @@
 """The work of each step of a stage that Spark has run, from the reports of the workers.
 
-Only workers measure: Spark runs its own operations as one, so these have no time. Their tuples are known if the steps
-around them know them, because all tuples that leave a step enter each step that reads it.
+Only workers measure: Spark runs its own operations as one, so these have no time. The number of their tuples is known
+if the steps around them report it, because all tuples that leave a step enter each step that reads it.
 """
 
 from collections import defaultdict

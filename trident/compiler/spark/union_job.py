@@ -37,10 +37,11 @@ class Branch(Receiver):
 
     @classmethod
     def of_function(cls, tail: PendingFunction, finish: Finish, reports: Reports, name: str) -> "Branch":
-        """Return the branch of a Python function for the driver alone. So reports may be among the rows.
+        """Return the branch of a Python function whose rows only the driver reads, so they may include reports.
 
-        Without a signal the driver would learn of a failure only when the slowest task has ended; so without one the
-        function raises. `name` is the ledger's name for the edge to the driver, different for each branch.
+        If `reports` has a failure signal, a failure becomes a report; otherwise the function raises, because the driver
+        would notice the failure only when the slowest task has ended. `name` is the name of the edge to the driver in
+        the ledger, different for each branch.
         """
         if reports.signal is None and not tail.catches and reports.ledger is None:
             return cls(spark_schema(tail.leaving), finish, tail.frame())

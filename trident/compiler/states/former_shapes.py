@@ -22,8 +22,8 @@ def former_shape(node: nodes.StateWriter, former: Former) -> StateShape | None:
 def read_only_shape(former: Former) -> StateShape:
     """Return the shape of a state that only the former program can write.
 
-    Its Combine is not `replacing`: a store in memory tells readers outside how batches are combined, and a reader would
-    go by it when the former program continues.
+    Its Combine is not `replacing`: a store in memory publishes for external readers how batches are combined, and a
+    reader would still use that rule when the former program continues.
     """
     return StateShape(former.keys, former.value, Combine(former.meaning, _unwritten))
 

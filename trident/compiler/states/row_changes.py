@@ -34,7 +34,7 @@ class NumberedRows:
 def row_changes(before: NumberedRows, after: NumberedRows, schema: pa.Schema) -> pa.Table:
     """Return the changes in the order of the numbers: for an update the row before, then the row after.
 
-    `schema` has the fields of the rows, then the kind of change. Unchanged rows give nothing.
+    `schema` has the fields of the rows, then the kind of change. Unchanged rows are not in the result.
     """
     old, new = _places(before.numbers, after.numbers)
     at_old, at_new = _pairs(old, new)

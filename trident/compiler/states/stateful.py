@@ -1,7 +1,8 @@
 """Stateful operations in a commit turn: the calls of the user's object, in order, batch by batch.
 
-The result of the calls is frozen before it is written, as for every update. So the txid alone decides the order of
-calls: a batch that comes a second time has failed before it was frozen, and a frozen batch never comes here.
+The result of the calls is frozen before it is written, as for every update. So only the txid decides the order of
+calls: a batch that is processed a second time has failed before it was frozen, and a frozen batch is never processed
+again.
 """
 
 import json

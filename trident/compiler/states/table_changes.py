@@ -75,8 +75,8 @@ def _referring(index: HeldState, keys: pa.Table, own: pa.Schema, before: Read) -
 def _distinct(keys: pa.Table) -> tuple[pa.Table, Rows]:
     """Return each key once, and for each row the number of its key.
 
-    Floating-point keys are normalized to 0.0: the tuple that added a row may have had another zero than the one that
-    removes it.
+    Floating-point keys are normalized to 0.0: the tuple that added a row may have had a different zero from the one
+    that removes it.
     """
     if keys.num_columns == 0 or not keys.num_rows:
         return keys.slice(0, 1), np.zeros(keys.num_rows, np.int64)

@@ -142,7 +142,7 @@ class Mark:
     then: int | None = None
 
     def silent_since(self, watermark: int, now: int) -> "Mark":
-        """Return the mark with this watermark after a batch at `now`, from which on the stream counts as silent."""
+        """Return the mark with this watermark after a batch at `now`; the stream counts as silent from `now` on."""
         behind = 0
         if self.seen is not None and self.then is not None:
             # The latest time of a batch: the silence has moved the watermark from `then` on as far as the time has gone
@@ -171,9 +171,10 @@ def clock_of(config: WindowConfig | EventTime, latest: int | None, batch: Window
 
 
 def due_of(config: WindowConfig | EventTime, mark: Mark) -> InState | None:
-    """Return how the batch time at which the clock reaches a time follows from that time, while no tuple comes.
+    """Return the rule by which the clock of a step advances with batch time while no tuple arrives.
 
-    None if only tuples move the clock.
+    The rule converts a time of the clock into the batch time at which the clock reaches it. None if only tuples advance
+    the clock.
     """
     assert not isinstance(config, CountWindow)
     if config.timestampField is None:
@@ -196,7 +197,7 @@ def mark_in(stored: Stored) -> Mark:
 
 
 def watermark_after(config: WindowConfig | EventTime, mark: Mark, latest: int | None, batch: WindowBatch) -> Mark:
-    """Return the watermark after the batch. It never goes back, even if a clock or the times of tuples do.
+    """Return the watermark after the batch. It never decreases, even if a clock or the times of tuples do.
 
     A stream that has been silent for `idleAfter` counts as if it continued with the delay of its last tuples: its
     watermark advances with the batch time since then. So a stream that returns with tuples as fresh as before has no

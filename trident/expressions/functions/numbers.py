@@ -7,7 +7,9 @@ from trident.expressions.tree import ColumnExpression
 
 
 def abs(x: object) -> ColumnExpression:
-    """Return the absolute value of a number. The least number of a whole type has none, which is an error.
+    """Return the absolute value of a number.
+
+    The least number of an integer type has no absolute value of that type, which is an error.
 
     >>> abs("x")
     abs(col('x'))

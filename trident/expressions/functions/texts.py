@@ -56,7 +56,7 @@ def like(text: object, pattern: str) -> ColumnExpression:
         raise TopologyError(f"like: the pattern is a text, not {brief(pattern)}")
     plain = pattern.replace("\\\\", "")
     if any(after not in ("%", "_") for after in [piece[:1] for piece in plain.split("\\")[1:]]):
-        raise TopologyError(f"like: in {pattern!r} a backslash stands before neither %, _ nor a backslash")
+        raise TopologyError(f"like: in {pattern!r} a backslash must be followed by %, _ or another backslash")
     return of_field("like", text, params=(pattern,))
 
 

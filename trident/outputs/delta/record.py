@@ -43,7 +43,7 @@ class DeltaRecord:
             if form != _FORMAT:
                 raise OutputConflictError(
                     f"{self._step}: the record of the output, {self.place}, has the format {form}, and this version of "
-                    f"the library reads the format {_FORMAT} alone: give the output another name="
+                    f"the library reads only the format {_FORMAT}: give the output another name="
                 )
             txid, epoch, digest = (self._number(table, part) or 0 for part in ("", "epoch", "digest"))
             lease = Lease(epoch, self._text(table, "token"))

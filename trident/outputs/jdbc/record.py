@@ -54,7 +54,7 @@ class JdbcRecord:
     def read(self, connection: Any, table: Table) -> WriterRecord | None:
         """Return the record, and lock it until the transaction ends; None if there is none.
 
-        Raises OutputConflictError if the output wrote into another table than `table`.
+        Raises OutputConflictError if the output wrote into a table other than `table`.
         """
         query = f"select format, target, txid, digest, log, epoch, token from {self.table} where output = %s for update"
         row = connection.execute(query, (self._output,)).fetchone()
@@ -63,8 +63,8 @@ class JdbcRecord:
         form, target, txid, digest, log, epoch, token = row
         if form != _FORMAT:
             raise OutputConflictError(
-                f"{self._step}: {self.place} has the format {form}, and this version of the library reads "
-                f"the format {_FORMAT} alone: give the output another name="
+                f"{self._step}: {self.place} has the format {form}, and this version of the library reads only the "
+                f"format {_FORMAT}: give the output another name="
             )
         self._check_target(*_target_from(target), table, txid)
         return WriterRecord(txid, digest, log, Lease(epoch, token))
@@ -78,9 +78,9 @@ class JdbcRecord:
         """Raise OutputConflictError for another table, and warn of a table that was recreated since batch `txid`."""
         if name != table.name:
             raise OutputConflictError(
-                f"{self._step}: {self.place} is of an output into {name}, and this one writes into {table.name}: "
-                f"give the output another name=, and it begins there after the last committed batch; or, if the table "
-                f"was renamed, UPDATE {self.table} SET target = {literal(table.name)} WHERE output = "
+                f"{self._step}: {self.place} belongs to an output into {name}, and this one writes into {table.name}: "
+                f"give the output another name=, so that it begins there after the last committed batch; or, if the "
+                f"table was renamed, UPDATE {self.table} SET target = {literal(table.name)} WHERE output = "
                 f"{literal(self._output)}"
             )
         if txid and oid not in (None, table.oid):

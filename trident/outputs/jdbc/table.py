@@ -105,8 +105,8 @@ def form_of(connection: Any, target: JdbcTarget) -> str:
 def _check_security(connection: Any, oid: int, table: str, refuse: Refuse) -> None:
     if connection.execute("select row_security_active(%s::oid)", (oid,)).fetchone()[0]:
         raise refuse(
-            f"the table {table} has row level security, which hides rows from the user, so that deletions would leave "
-            f"them there; connect as a user with BYPASSRLS"
+            f"the table {table} has row level security, which hides rows from the user, so deletions would skip them; "
+            f"connect as a user with BYPASSRLS"
         )
 
 
@@ -129,8 +129,8 @@ def _check_partitions(connection: Any, oid: int, refuse: Refuse) -> None:
     if unsafe:
         name, kind = unsafe[0]
         raise refuse(
-            f"the partition {name} is a foreign table, which another server makes durable, and not the transaction of "
-            f"the record; detach it, or write into another table"
+            f"the partition {name} is a foreign table: its rows are on another server, and cannot be in one "
+            f"transaction with the record of the batch; detach it, or write into another table"
             if kind == "f"
             else f"the partition {name} is unlogged: a crash of the server would empty it, and keep the record of the "
             f"batches; ALTER TABLE {name} SET LOGGED"

@@ -161,7 +161,7 @@ class KafkaOutlet:
         return self._last is None or bool(self._last.txid or self._last.since or self._doubtful)
 
     def _check_partitions(self) -> None:
-        """Raise OutputRefusedError if the rows in the topic are divided among another number of partitions than now.
+        """Raise OutputRefusedError if the topic had a different number of partitions when its rows were written.
 
         A key would go to another partition, and its former row would stay in the old one.
         """
@@ -169,10 +169,10 @@ class KafkaOutlet:
         if before != now:
             raise self._cluster.refused(
                 "write",
-                f"topic {self._target.topic!r} has {now} partitions, and had {before} when its rows were written: keys "
-                f"would go to other partitions than their former rows, which Kafka then neither replaces nor deletes. "
-                f"Write into a new topic, with another name= of the output; a state gives it all its rows if the "
-                f"topology is reset",
+                f"topic {self._target.topic!r} has {now} partitions, and had {before} when its rows were written: "
+                f"keys would go to partitions other than those of their former rows, which Kafka would then neither "
+                f"replace nor delete. Write to a new topic, and give the output another name=; to write all rows of a "
+                f"state there, reset the topology",
             )
 
     def _topic_anew(self, former: str | None) -> None:

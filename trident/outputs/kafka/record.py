@@ -123,10 +123,10 @@ class RecordKeeper:
             raise self.conflict(f"is the record of output {record.output!r}; give this one another transactional.id")
         if record.log != self._run.log:
             raise self.conflict(
-                f"belongs to another log (uuid {record.log}) than this one (uuid {self._run.log}), up to batch "
+                f"belongs to another log (uuid {record.log}), not to this one (uuid {self._run.log}), up to batch "
                 f"{record.txid}: its batches have other txids. Start with the checkpointLocation that belongs to it; "
-                f"or, to write the stream to the topic again from its beginning, delete the group, or give the "
-                f"output another name="
+                f"or, to write the stream to the topic again from its beginning, delete the group, or give the output "
+                f"another name="
             )
         return record
 
