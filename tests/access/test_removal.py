@@ -112,7 +112,7 @@ def test_a_state_in_a_table_is_dropped_with_its_watermark_by_the_place_that_the_
     kept.peek(print)
     counted(topology, checkpointLocation=tmp_path / "c")
     assert {each.name for each in listStates(tmp_path / "c")} == {"seen", "seen.watermark"}
-    with pytest.raises(StateError, match="is the watermark of state 'seen' and cannot be dropped alone"):
+    with pytest.raises(StateError, match="is the watermark of state 'seen' and cannot be dropped separately"):
         dropState("wc", "seen.watermark", tmp_path / "c")
     dropState("wc", "seen", tmp_path / "c")
     assert listStates(tmp_path / "c") == []

@@ -24,7 +24,7 @@ class StateInfo:
 
     `shape` describes key fields, value and aggregator. `txid` is the last batch that the state holds (from a log: the
     last batch that the log records as committed). `epoch` is the epoch of the last driver. `heldByDriver` is False if
-    that driver gave the log back.
+    that driver has released the log.
     """
 
     topology: str

@@ -240,7 +240,8 @@ def _in_own_store(
     if owner is not None and report.identity.log != owner:
         raise StateError(
             f"{factory!r}, which the log of topology {topology!r} names for state {state!r}, has the state of another "
-            f"log: the topology was reset since, or the log is a copy. Give factory= to read the state that is there"
+            f"log: the topology has since been reset, or the log is a copy. Give factory= to read the state that is "
+            f"there"
         )
     if report.kind is not None and report.kind is not factory.kind:
         raise StateShapeError(f"state {state!r} is {report.kind.value}, but {factory!r} is not")

@@ -216,7 +216,8 @@ def _check_no_watermark(held: HeldStates, state: str) -> None:
     owner = held.owner_of(state)
     if owner is not None:
         raise StateError(
-            f"state {state!r} is the watermark of state {owner!r} and cannot be dropped alone; drop {owner!r}, which "
+            f"state {state!r} is the watermark of state {owner!r} and cannot be dropped separately; drop {owner!r}, "
+            f"which "
             f"also drops its watermarks. Nothing was changed"
         )
 

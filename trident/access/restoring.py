@@ -220,8 +220,8 @@ class _Restore:
     def _births(self, lease: Lease, batches: Mapping[str, int]) -> tuple[dict[str, Birth], dict[str, FrozenOutput]]:
         """Return the births of all states, and the contents with which those of the savepoint begin.
 
-        A state that was added since is born again without a founded store, as one whose creation was interrupted: the
-        next start drops its store and makes it again.
+        A state that was added after the savepoint is recreated without a founded store, like one whose creation was
+        interrupted: the next start drops its store and makes it again.
         """
         births, contents = dict[str, Birth](), dict[str, FrozenOutput]()
         for name, state in self._saved.states.items():
@@ -233,7 +233,7 @@ class _Restore:
         return births, contents
 
     def _added(self) -> dict[str, str]:
-        """Return the states that were added since the savepoint, each with its group.
+        """Return the states that were added after the savepoint, each with its group.
 
         A state that the program lacked then is as it was if no stream has fed it since, and stays. Raises
         SavepointError if one has: the savepoint does not have its values of then.

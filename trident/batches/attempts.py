@@ -58,7 +58,7 @@ class Attempts:
             self._check(attempt, plan, emissions)
 
     def witnessed(self, attempt: TransactionAttempt, plan: BatchPlan, source: Node, emission: Emission) -> Emission:
-        """Return the emission; one by reference in a form that compares its rows as this process reads them.
+        """Return the emission. If it is a reference, its rows are compared when this process reads them.
 
         The first attempt's rows are recorded even if the attempt fails later (guard "attempts, rows by reference").
         """

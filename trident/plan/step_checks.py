@@ -131,7 +131,7 @@ def check_query_keys(inputs: spark.StructType, keys: spark.StructType, state: st
 
 
 def check_range_keys(inputs: spark.StructType, keys: spark.StructType, state: str, step: Step) -> None:
-    """Raise an error unless a query's input fields are first key fields of the state, the last of them twice."""
+    """Raise an error unless a query's input fields are the first key fields of the state, the last one twice."""
     equal = len(inputs.fields) - 2
     expected = [*keys.fields[: equal + 1], *keys.fields[max(equal, 0) : equal + 1]]
     if equal < 0 or len(expected) != len(inputs.fields):

@@ -142,7 +142,7 @@ class TopologyTags:
         return part
 
     def _check_not_anew(self, state: str, part: StateTag) -> None:
-        """Raise TagExistsError for a state that may have been dropped after the tag was created, and recreated since.
+        """Raise TagExistsError for a state that may have been dropped and recreated after the tag was created.
 
         The tag would be completed without the state's former rows. A state that was empty at the tag is refused, too.
         """

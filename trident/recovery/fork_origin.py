@@ -69,7 +69,7 @@ def kept_by_reset(log: LogReading, log_at: str) -> bytes | None:
 
 
 def with_former(origin: Origin, former: Origin | None) -> Origin:
-    """Return a fork's origin under the name of a fork that was reset, with the locations that it must not touch."""
+    """Return the origin of a fork, with the locations that a former fork of this name must not touch either."""
     if former is None:
         return origin
     known = {(each.name, each.place) for each in origin.outputs}

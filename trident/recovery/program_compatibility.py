@@ -1,7 +1,7 @@
 """The decision whether a program may commit the batches that an earlier start froze.
 
 Only this module decides it. The program may differ from the program that froze a batch: in the code of functions, in
-the order of its lines, in a state that was dropped since, and in an output that was removed.
+the order of its lines, in a state that was dropped afterwards, and in an output that was removed.
 """
 
 from collections import defaultdict

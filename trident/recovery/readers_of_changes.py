@@ -52,8 +52,8 @@ def late_outputs(
 ) -> Iterator[str]:
     """Yield a warning for each output whose rows are not those of the state whose changes it receives.
 
-    A new output lacks rows of an older state. An output that took rows keeps those of a state that was dropped since.
-    `known` has the progress of former outputs.
+    A new output lacks the rows of an older state. If a state was dropped after an output received its rows, the output
+    keeps these rows. `known` has the progress of former outputs.
     """
     for group in program.groups:
         for sink in _keepers(group):

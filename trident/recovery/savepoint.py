@@ -95,7 +95,7 @@ class Savepoint(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The identity of the savepoint: another one of the same name has another."""
+        """The identity of the savepoint. A later savepoint of the same name has a different identity."""
         return f"{self.log}/{self.folder}"
 
 

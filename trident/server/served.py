@@ -47,7 +47,7 @@ class Served(Protocol):
         ...
 
     def group_of(self, state: str) -> str | None:
-        """Return the batch group of the txids that the state's reads name; None for a state without txids."""
+        """Return the batch group whose txids reads of the state return; None for a state without txids."""
         ...
 
     def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:

@@ -98,8 +98,8 @@ class OutputVerbs(StreamBase[StreamT]):
         Each batch becomes a folder ``txid=7`` below `path`. The folder appears all at once, after every state of the
         batch group holds the batch. Whatever fails, and however often a write is repeated, a reader sees a whole batch
         once, or nothing of it. Any program can read the files; `trident.readParquet` and `trident.publishedFiles` also
-        check that no file was changed since. The driver writes small batches. The workers write large batches if they
-        can reach the folder.
+        check that no file was changed after it was published. The driver writes small batches. The workers write large
+        batches if they can reach the folder.
 
         Parameters
         ----------

@@ -25,7 +25,7 @@ def start_local(topology: TopologyPlan, **options: Any) -> RunningTopology:
 
 
 def start_options(topology: TopologyPlan, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a start, with a log that the driver can lose if a source has a CRASH or a trap is armed."""
+    """Return the options of a start, with a log that the driver can lose if the test lets a driver crash."""
     spouts = (node.spout for node in topology.nodes if isinstance(node, SpoutSource))
     return crash_options(any(isinstance(spout, TestSource) and spout.crashes for spout in spouts), options)
 

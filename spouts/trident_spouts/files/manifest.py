@@ -98,7 +98,9 @@ class ManifestFile:
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise MalformedInputError(f"{self}: invalid UTF-8 at byte {error.start}; a manifest is text") from None
+            raise MalformedInputError(
+                f"{self}: invalid UTF-8 at byte {error.start}; a manifest is UTF-8 text"
+            ) from None
 
     def _in_json(self, text: str) -> list[str]:
         try:

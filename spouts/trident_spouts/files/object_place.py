@@ -150,9 +150,9 @@ class ObjectPlace:
             except failures().PreconditionError:
                 raise SpoutContractError(
                     f"FileSpout: {self.path(file.name)} was planned with {file.size} bytes and the ETag {file.tag}, "
-                    f"and was replaced since; an object must not change. This attempt is discarded. Restore the old "
-                    f"object, or restart the topology, which then plans the batch again. Write new content under a new "
-                    f"name"
+                    f"but has since been replaced; an object must not change. This attempt is discarded. Restore the "
+                    f"old object, or restart the topology, which then plans the batch again. Write new content under a "
+                    f"new name"
                 ) from None
 
     @property

@@ -49,7 +49,8 @@ class History:
         if _values(rows) == _values(proof.rows) and all(row.version and row[:2] not in known for row in rows):
             last = f"each of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value}"
             self._warn(
-                f"{last} was updated since", "the table was emptied, its sequence was reset, and it was filled again"
+                f"{last} has since been updated",
+                "the table was emptied, its sequence was reset, and it was filled again",
             )
 
     def only_deleted(self, proof: Proof, now: Place, to: str) -> bool:
@@ -181,7 +182,7 @@ class History:
 
     def _warn_of_gone_rows(self, proof: Proof, now: Place, altered: bool) -> None:
         """Warn that a restart (with `altered`: a change of the sequence) may hide that the rows are different rows."""
-        gone = f"and the row with {self._column.name}={proof.rows[0].value} was deleted or updated since"
+        gone = f"and the row with {self._column.name}={proof.rows[0].value} has since been deleted or updated"
         if proof.place.life != now.life:
             self._warn(f"the server was restarted, {gone}", "the server was restored from a copy")
         elif altered and proof.place.sequence_files != now.sequence_files:
@@ -267,7 +268,7 @@ class History:
         if not self._warned:
             self._warned = True
             _log.warning(
-                "JdbcSpout: %s: %s. If %s, rows up to there that were added since are lost",
+                "JdbcSpout: %s: %s. If %s, rows that have since been added up to there are lost",
                 self._column.source.name, what, otherwise,
             )  # fmt: skip
 

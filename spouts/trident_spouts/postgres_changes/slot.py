@@ -168,7 +168,7 @@ def check_position(source: ChangesSource, look: Look, plan: Plan) -> Slot:
         name for name, was in then.columns.items() if name in now.columns and not same_column(was, now.columns[name])
     ]:
         raise SourceChangedError(
-            f"{source.name}: column {altered[0]!r} was altered or recreated since the stream read it, and the log of "
+            f"{source.name}: column {altered[0]!r} was altered or recreated after the stream read it, and the log of "
             f"changes does not have the values that it got then. To continue, {ANEW}"
         )
     elif then.publication != now.publication:

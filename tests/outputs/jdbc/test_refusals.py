@@ -333,8 +333,8 @@ def test_a_table_that_was_recreated_is_told(
     made.take(pa.table({"v": [2]}), 2)
     made.take(pa.table({"v": [3]}), 3)
     made.close()
-    told = [record.getMessage() for record in caplog.records if "recreated since" in record.getMessage()]
-    assert len(told) == 1 and f'the table "public"."{table}" was recreated since batch 1 was written there' in told[0]
+    told = [record.getMessage() for record in caplog.records if "recreated after" in record.getMessage()]
+    assert len(told) == 1 and f'the table "public"."{table}" was recreated after batch 1 was written there' in told[0]
 
 
 def test_a_record_that_is_deleted_under_a_driver_is_told(postgres: PostgresServer, table: str) -> None:

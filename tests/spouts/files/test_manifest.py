@@ -171,7 +171,7 @@ def test_parquet_has_the_fields_of_the_first_named_file(named: Named) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        (b"in/\xff", MalformedInputError, "manifest.txt: invalid UTF-8 at byte 3; a manifest is text"),
+        (b"in/\xff", MalformedInputError, "manifest.txt: invalid UTF-8 at byte 3; a manifest is UTF-8 text"),
         (b'{"files": []}', MalformedInputError, r'expected a manifest: the path of a file in each line, or {"entries"'),
         (b"s3://other/a", MalformedInputError, "names s3://other/a, which is not in the same store as the manifest"),
         (b"in/a.xz", MalformedInputError, "in/a.xz has an unsupported compression; expected plain text,"),

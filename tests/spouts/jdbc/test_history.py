@@ -375,7 +375,7 @@ def test_a_row_that_was_updated_before_a_restart_is_told_in_a_warning(
         for _ in range(2):
             assert planned(executor, position) is None
     (told,) = caplog.messages
-    assert f"table {table}: the server was restarted, and the row with id=5 was deleted or updated since" in told
+    assert f"table {table}: the server was restarted, and the row with id=5 has since been deleted or updated" in told
     executor.close()
 
 

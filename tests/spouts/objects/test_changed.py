@@ -61,7 +61,7 @@ def test_an_object_that_changed_after_it_was_planned_is_not_read(
     plan = planned(executor)
     emission = emitted(executor, plan) if when == "emit" else None
     objects.put(name, content(name, CHANGES[change](LINES)))
-    with pytest.raises(SpoutContractError, match="was replaced since; an object must not change. This att"):
+    with pytest.raises(SpoutContractError, match="has since been replaced; an object must not change. This att"):
         lines(emission or emitted(executor, plan))
     objects.put(name, content(name, LINES))  # the way out that the message names
     assert lines(emitted(executor, plan)) == LINES
@@ -93,7 +93,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_never_read_in_two_halves
     tables = read_stretch(stretch, emission.line_format)
     assert set(next(tables).column(0).unique().to_pylist()) == {"old line"}
     objects.put("log.txt", b"new line\n" * (size // 9))
-    with pytest.raises(SpoutContractError, match="was replaced since"):
+    with pytest.raises(SpoutContractError, match="has since been replaced"):
         list(tables)
 
 

@@ -60,7 +60,9 @@ def test_a_named_object_that_was_replaced_gone_or_elsewhere_is_told(objects: Obj
     executor = objects.spout("manifest", manifest=True).open()
     plan = executor.plan(ATTEMPT, None, 0.0)
     objects.put("in/1", "other\n")
-    with pytest.raises(SpoutContractError, match="in/1 was planned with 6 bytes and the ETag .* was replaced since"):
+    with pytest.raises(
+        SpoutContractError, match="in/1 was planned with 6 bytes and the ETag .* has since been replaced"
+    ):
         executor.emit(ATTEMPT, plan).arrow()
     objects.delete("in/1")
     with pytest.raises(SourceUnreadableError, match=f"names {objects.url}/in/1, which does not exist"):

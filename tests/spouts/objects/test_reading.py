@@ -208,5 +208,5 @@ def test_a_worker_refuses_an_object_that_was_replaced(
     worker: Any = emission.reader(spark, ["word"])
     for name in ("0", "1"):
         objects.put(name, b"other")
-    with pytest.raises(SpoutContractError, match="was replaced since"):
+    with pytest.raises(SpoutContractError, match="has since been replaced"):
         list(pickle.loads(pickle.dumps(worker.read))(iter([pa.record_batch({"id": [0]})])))  # noqa: S301

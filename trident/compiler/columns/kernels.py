@@ -242,7 +242,10 @@ def _catching_columnwise(
         if not failing:
             return made
         if by_tuple(columns.take(failing), letters).rows:
-            raise TypeError(f"{work.where.step}: {work.where.site} reads the same value differently each time")
+            raise TypeError(
+                f"{work.where.step}: {work.where.site} failed on a value that it accepted when called again; make it "
+                f"deterministic"
+            )
         return made.within(stretches_without(failing, made.rows))
 
     return run

@@ -35,7 +35,7 @@ class InState:
     least: int = 0
 
     def at(self, due: int) -> int:
-        """Return the batch time at which a key is due whose due time in the state is `due`."""
+        """Return the batch time at which a key with the stored due time `due` is due."""
         return max(due + self.offset, self.least)
 
     def until(self, time: int) -> int:

@@ -75,7 +75,7 @@ class JdbcRecord:
         return dict(connection.execute(query, (f"{table.name}{_OID}{table.oid}",)).fetchall())
 
     def _check_target(self, name: str, oid: int | None, table: Table, txid: int) -> None:
-        """Raise OutputConflictError for another table, and warn of a table that was recreated since batch `txid`."""
+        """Raise OutputConflictError for another table, and warn of a table that was recreated after batch `txid`."""
         if name != table.name:
             raise OutputConflictError(
                 f"{self._step}: {self.place} belongs to an output into {name}, and this one writes into {table.name}: "
@@ -85,7 +85,7 @@ class JdbcRecord:
             )
         if txid and oid not in (None, table.oid):
             _log.warning(
-                "%s: the table %s was recreated since batch %d was written there: the rows up to this batch are in it "
+                "%s: the table %s was recreated after batch %d was written there: the rows up to this batch are in it "
                 "only if they were copied",
                 self._step, name, txid,
             )  # fmt: skip

@@ -78,7 +78,7 @@ class SourceContract:
     If the source was restored from an older copy, or if another source has its name, the spout has two choices, even if
     that source has received other rows since. It may refuse the source with a `DataLossError` (or a
     `SourceChangedError` or `SpoutContractError`) before a row is left out or counted twice. Or it may read each row
-    that was added since exactly once. A source that cannot be reached is an error, never the end of the rows.
+    that was added afterwards exactly once. A source that cannot be reached is an error, never the end of the rows.
     """
 
     @pytest.fixture
