@@ -117,7 +117,7 @@ class Emission(Protocol):
         return False
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return a way for Python workers to read at least the fields `names`; None if only `dataframe` can do it.
+        """Return a reader for Python workers of at least the fields `names`; None if only `dataframe` can do it.
 
         Then the Python operations that follow run in the worker that reads.
         """

@@ -34,7 +34,7 @@ class FixedBatchSpout:
         The fields with their types, ``"line string"``.
     batches : iterable of batches
         Each batch is a list of tuples, of scalars (with one field), of dicts or Rows, an Arrow table or pandas. An
-        empty batch counts: it gets a txid like any other.
+        empty batch is also a batch: it gets a txid like any other.
     cycle : bool
         Whether the first batch follows the last batch again.
 

@@ -83,7 +83,7 @@ class SharesEmission(Emission):
         return bool(self.shares)
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return a way for workers to read the shares, with all fields; None if there are no shares."""
+        """Return a reader of the shares for workers, with all fields; None if there are no shares."""
         if not self.shares:
             return None
         numbers, schema = numbers_frame(spark, len(self.shares)), arrow_schema(self.schema)

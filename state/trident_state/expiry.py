@@ -47,9 +47,9 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
         Without a time to live (`ttl` in seconds is None) no further value expires. Raises StateValueError if there is a
         time to live and no `time`. If the clock went back since an earlier batch, the time of that earlier batch
-        counts, so that no expired value comes back. If the clock went back by more than a time to live, it was wrong
+        is used, so that no expired value comes back. If the clock went back by more than a time to live, it was wrong
         before or is wrong now; from then on its progress is added to the latest known time (`shift`), until the clock
-        is there again.
+        reaches that time again.
 
         >>> expiry = Expiry()
         >>> for txid, time in enumerate([100.0, 101.0, 109.0, 110.5], start=1):

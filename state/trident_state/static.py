@@ -135,7 +135,9 @@ class UserObject:
         if not callable(getattr(target, method, None)):
             keyed = "has the key fields" if len(shape.keys) else "has no key fields"
             names = f" ({', '.join(shape.keys.names)})" if len(shape.keys) else ""
-            raise StateError(f"{where} {keyed}{names}, and {type(target).__name__} has no {method}")
+            raise StateError(
+                f"{where} {keyed}{names}, so its object needs a method {method}; {type(target).__name__} has none"
+            )
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
         """Return the object's answers for the given keys. If there are several key fields, the object gets tuples.

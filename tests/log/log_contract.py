@@ -229,7 +229,7 @@ class LogContract:
     def test_a_group_is_founded_before_its_first_batch_freezes(self, place: Place) -> None:
         log = place.open()
         lease = log.take()
-        with pytest.raises(LogError, match="batch 1 cannot freeze"):
+        with pytest.raises(LogError, match="batch 1 cannot be frozen"):
             log.freeze(lease, "g", 1, record(1), {"s": 1}, {})
         assert log.groups() == []
         log.enroll(lease, Members({"s": StreamRecord("g")}, {}, {"g": 4}))
@@ -282,7 +282,7 @@ class LogContract:
         log = place.open()
         lease = log.take()
         frozen(log, lease, 1)
-        with pytest.raises(LogError, match=f"batch {txid} cannot freeze"):
+        with pytest.raises(LogError, match=f"batch {txid} cannot be frozen"):
             log.freeze(lease, "g", txid, record(txid), {"s": txid}, {"counts": freeze(TABLE)})
         assert log.history("g") == History(0, {"s": 1}, (1,)) and log.batch("g", 1) == record(1)
 

@@ -363,7 +363,7 @@ def test_a_log_that_lost_batches_under_its_own_lease_stops_its_driver(tmp_path: 
         with pytest.raises(LogError, match="the server lost its last writes .'frozen' has another value"):
             log.freeze(lease, "g", 4, record(4), {}, {"counts": freeze(TABLE)})
         assert log.history("g").committed == 2
-        with pytest.raises(LogError, match="batch 4 cannot freeze"):
+        with pytest.raises(LogError, match="batch 4 cannot be frozen"):
             log.freeze(lease, "g", 4, record(4), {}, {"counts": freeze(TABLE)})
 
 

@@ -279,7 +279,9 @@ class FakeLog:
         def write(disk: LogDisk) -> Undo:
             known = disk.groups.get(group)
             if known is None or known.frozen != txid - 1:
-                raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
+                raise LogError(
+                    f"group {group!r}: batch {txid} cannot be frozen: it does not follow the last frozen batch"
+                )
             known.frozen = txid
             streams = {
                 name: replace(stream, position=positions[name])

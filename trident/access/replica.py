@@ -268,7 +268,7 @@ class MemoryReplica:
         if is_other_batch(self._log, self._group, self._marker, self._digest):
             raise self._restored(f"has another batch {self._marker} now")
         if self._store is None and self._lease is not None and not self._log.issued(self._lease):
-            raise self._restored(f"knows no driver of epoch {self._lease.epoch} that had it")
+            raise self._restored(f"has no driver of epoch {self._lease.epoch}, under which the state was loaded")
 
     def _restored(self, what: str) -> StateEndedError:
         return self._dropped(

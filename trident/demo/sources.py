@@ -49,7 +49,7 @@ def opened(name: str, folder: Path) -> Iterator[Source]:
         jars = ",".join(map(str, connector_jars()))
         broker = KafkaBroker(folder / "kafka")
     except OutOfReachError as error:
-        raise NoSourceError(f"SOURCE=kafka needs jars of Maven Central: {error}") from error
+        raise NoSourceError(f"SOURCE=kafka needs jars from Maven Central: {error}") from error
     with broker:
         broker.create(TOPIC, _PARTITIONS)
         lines = _send(broker.servers, files)

@@ -16,7 +16,7 @@ def open_files(case: Case) -> Iterable[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < LEAST_FILES:
         todo = f"ulimit -n {max(LEAST_FILES, min(hard, 65536))} before the start; with systemd, LimitNOFILE=65536"
-        matters = "connections and files count: a busy driver fails with 'Too many open files'"
+        matters = "connections and files share this limit: a busy driver fails with 'Too many open files'"
         yield Finding("ulimit -n", f"this process may open {soft} files at once", matters, todo)
 
 

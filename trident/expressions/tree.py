@@ -383,7 +383,7 @@ def when(condition: ColumnExpression, value: object) -> Case:
 
 
 def operand(value: object) -> ColumnExpression:
-    """Return a value beside an expression as an expression: itself, or a constant."""
+    """Return a value as an expression: itself if it is one, otherwise a constant."""
     return value if isinstance(value, ColumnExpression) else lit(value)
 
 

@@ -358,7 +358,9 @@ class RedisTransactionLog(LogBase):
         with self._lock:
             if self._last_frozen.get(group) != txid - 1:
                 self.sync(lease)  # a fenced driver gets FencedError first, because that explains the other errors
-                raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
+                raise LogError(
+                    f"group {group!r}: batch {txid} cannot be frozen: it does not follow the last frozen batch"
+                )
             write = WriteRequest(self._meta).must(key, "frozen", b"%d" % (txid - 1))
             self._add_batch(write, group, txid, batch, outputs)
             for name, position in positions.items():

@@ -384,7 +384,7 @@ class SqliteLog(LogBase):
             "UPDATE groups SET frozen = ? WHERE name = ? AND frozen = ?", (txid, group, txid - 1)
         ).rowcount
         if moved != 1:
-            raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
+            raise LogError(f"group {group!r}: batch {txid} cannot be frozen: it does not follow the last frozen batch")
         moves = [(compact(position), name, group) for name, position in positions.items()]
         db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", moves)
         db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, NULL)", row)

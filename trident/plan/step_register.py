@@ -57,7 +57,7 @@ class Register:
         """The calls that require the changes of each key in the order of their source, by the preceding step and the
         key."""
         self.everyChange: set[Node] = set()
-        """The nodes after which each change of a value counts, because the program passed ``everyChange=True``."""
+        """The nodes after which each change of a value is needed, because the program passed ``everyChange=True``."""
         self.late: dict[tuple[EmittingUpdate, int | None], LateTuples] = {}
         """The steps that output late tuples, by the step for which they are late and its stream's number."""
         self._nodes: dict[Node, None] = {}

@@ -70,7 +70,7 @@ class Trace:
         self.debug_lines: deque[str] = deque(maxlen=_DEBUG_LINES)
 
     def began(self, group: str, attempt: TransactionAttempt, when: float) -> None:
-        """Record when an attempt began, in monotonic seconds. Only the first report of an attempt counts."""
+        """Record when an attempt began, in monotonic seconds. Later reports of the same attempt are ignored."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:

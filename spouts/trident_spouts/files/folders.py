@@ -56,8 +56,8 @@ class Folders:
     Parameters
     ----------
     path : str or path
-        The folder, of which all files are read, also in folders of folders; or a glob. Only folders that the first
-        wildcard matches, and folders below them, count.
+        The folder, of which all files are read, also in folders of folders; or a glob. Only folders that the
+        first wildcard matches, and folders below them, give values.
     columns : str or StructType
         The fields with their types: strings, numbers, booleans, dates and timestamp_ntz.
 

@@ -148,7 +148,7 @@ class FilesEmission(Emission):
             raise unreadable_error(path, error) from error
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return a way for workers to read the named fields; None if Arrow would read the files differently from Spark.
+        """Return a reader of the named fields for workers; None if Arrow would read the files differently from Spark.
 
         Raises SpoutContractError if the files need Spark's scan, and Spark cannot read them either.
         """

@@ -316,7 +316,7 @@ class LinesEmission(Emission):
         return self._cut(spark) is not None
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return a way for workers to read the lines, with all fields; None if the driver can read them sooner."""
+        """Return a reader of the lines for workers, with all fields; None if the driver can read them sooner."""
         cut = self._cut(spark)
         if cut is None:
             return None
@@ -324,7 +324,7 @@ class LinesEmission(Emission):
         return WorkerReader(numbers_frame(spark, len(cut)), read, schema, schema.names)
 
     def counters(self, spark: "SparkSession") -> Sequence[tuple[WorkerReader, Callable[[int], None]]]:
-        """Return a way for workers to count the tuples of the lines, if they are not counted yet."""
+        """Return the readers by which workers count the tuples of the lines; empty if they are counted."""
         cut = self._cut(spark) if self.rows is None else None
         if cut is None:
             return ()

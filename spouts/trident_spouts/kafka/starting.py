@@ -97,10 +97,10 @@ def check_given(starting: StartingOffsets, topics: Mapping[str, Topic]) -> None:
 
 
 def check_complete(starting: StartingOffsets, topics: Mapping[str, Topic], cluster: Cluster, named: bool) -> None:
-    """Raise TopologyError if `starting` gives offsets, but none for a partition of `topics`, which were never read.
+    """Raise TopologyError if `starting` gives offsets, but omits a partition of `topics`.
 
-    With `named`, only the topics that `starting` names are checked: the stream has begun, and a topic that it reads in
-    addition begins at the earliest offset.
+    None of these topics has been read. With `named`, only the topics that `starting` names are checked: the stream has
+    begun, and a topic that it reads in addition begins at the earliest offset.
     """
     if not isinstance(starting, Mapping):
         return

@@ -121,7 +121,9 @@ class ChangesPlanner:
                 return None
             look = self._look()
         if look.slot is None:
-            raise SourceUnreadableError(f"{self._source.name}: the slot {self._source.slot!r} was dropped again")
+            raise SourceUnreadableError(
+                f"{self._source.name}: the slot {self._source.slot!r} was dropped after it was created"
+            )
         self._flushed = look.slot.flushed
         begin = look.slot.confirmed
         start = Plan(look.place, begin, begin, 0, None, (), begin)

@@ -57,7 +57,7 @@ class DataFilesEmission(Emission):
         return bool(self.files)
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return a way for workers to read the named fields; None if there are no files."""
+        """Return a reader of the named fields for workers; None if there are no files."""
         if not self.files:
             return None
         cut = shares(self.files, parallelism(spark))

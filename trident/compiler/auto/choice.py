@@ -32,8 +32,8 @@ failing engine is avoided."""
 
 _WORTH_A_START = 0.5
 """If a stage takes more seconds than this in the driver's process, a JVM may be started for later batches. If a
-session exists, it costs only a warm-up of about a second beside the batches: then every time counts for which Spark
-may be faster, except the first, which includes loading code."""
+session exists, it costs only a warm-up of about a second beside the batches: then there is no such minimum, except for
+the first time, which includes loading code."""
 
 
 @dataclass(frozen=True, slots=True)

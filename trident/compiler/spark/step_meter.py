@@ -1,7 +1,7 @@
 """The measures of steps on a worker: the tuples that enter and leave each Python operation, and its seconds.
 
 The task that runs a function sends its measures once, at its end. Time counts for one step only: if a function pulls
-its tuples from other steps, their time is not added to its own, and the wait for Spark's rows counts for no step.
+its tuples from other steps, their time is not added to its own, and the wait for Spark's rows is attributed to no step.
 """
 
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ class StepMeter:
         self._accumulator = accumulator
         self._running: list[_Running] = []
         self._charged = 0.0
-        """The seconds of this task that count for some step, or for the wait for rows."""
+        """The seconds of this task that are attributed to a step, or to the wait for rows."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StepMeter, (self._accumulator,)

@@ -75,7 +75,7 @@ def meter_of(function: WorkerFunction) -> StepMeter | None:
 
 @dataclass(frozen=True, slots=True)
 class Timed(OnChain):
-    """A function whose time counts for a step. The time of measured steps within the function counts for these."""
+    """A function whose time is attributed to a step; the time of measured steps within it to these steps."""
 
     function: WorkerFunction
     step: str
@@ -280,7 +280,7 @@ class Chain(OnChain):
                 yield apply(Columns.of(batch.select(range(len(self.entering))), self.entering))
 
     def _read(self, read: Callable[[Batches], Batches], batches: Batches) -> Batches:
-        """Return the source's batches. Their time counts for no step."""
+        """Return the source's batches. Their time is attributed to no step."""
         return read(batches) if self.meter is None else self.meter.timed(None, read(batches))
 
     def _compiled(self, works: Sequence[Work], letters: Letters | None) -> Kernel:

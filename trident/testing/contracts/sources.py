@@ -151,7 +151,7 @@ class SourceContract:
     def test_a_source_that_is_created_after_the_first_plan_is_read_as_a_whole(
         self, source: ChangingSource, restarts: int
     ) -> None:
-        """The first plan finds no source. It is an error, or the stream has begun and every row counts."""
+        """The first plan finds no source. It is an error, or the stream has begun and every row is read."""
         _needs(source.remove)
         history = History(source)
         try:
