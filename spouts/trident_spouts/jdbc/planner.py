@@ -82,7 +82,7 @@ class IncrementalPlanner:
         place = self._place(session)
         if self._served != (place.timeline, place.life):  # a server that went back gives values a second time
             self._served = place.timeline, place.life
-            self._finality = Finality(self._column, self._source.lag)
+            self._finality, self._end = Finality(self._column, self._source.lag), None
         table = self._opened.relation.oid
         if previous is not None:
             self._check_not_lost(session, previous, look, place)
