@@ -182,8 +182,10 @@ def _manifest(where: Path) -> bytes:
     return log.manifest("counts") or b'{"segments": []}'
 
 
-def test_a_changed_program_may_follow_and_a_former_one(tmp_path: Path, shared_redis: RedisServer) -> None:
+@pytest.mark.parametrize("kind", sorted(STATES.keys() - {"non-transactional memory"}))
+def test_a_changed_program_may_follow_and_a_former_one(kind: str, tmp_path: Path, shared_redis: RedisServer) -> None:
     several, evolve = {"n": Count(), "sum": Sum("n")}, Evolution("long", lambda n: (n, 1000 * n), by="Count")
+    factory = STATES[kind](shared_redis.url, tmp_path)
     rows: list[Any] = [[("a", 1), ("b", 2)], [("a", 3)]]
     more = [*rows, [("a", 5)]]
 
@@ -191,7 +193,7 @@ def test_a_changed_program_may_follow_and_a_former_one(tmp_path: Path, shared_re
         topology = TridentTopology()
         stream = topology.newStream("words", FixedBatchSpout("word string, n long", batches)).groupBy("word")
         given = () if isinstance(of, dict) else ("n",)
-        stream.persistentAggregate(RedisMapState.opaque(shared_redis.url), of, *given, name="counts", **how)
+        stream.persistentAggregate(factory, of, *given, name="counts", **how)
         return topology
 
     save(program(rows, Count()), tmp_path)

@@ -112,8 +112,9 @@ def check_beside(
         match_waiting_batches(program, {**histories, **last}, log, births, at)
     except CodeChangedError as error:
         raise CodeChangedError(
-            f"a driver of this topology is running, and this program could not commit the batches that driver has in "
-            f"flight. Stop that driver first, so that it commits them; then start this program. The difference: "
+            f"a driver of this topology is running or was killed, and this program could not commit the batches that "
+            f"driver has in flight. Stop that driver first, so that it commits them (if it was killed, start the "
+            f"previous program once, and stop it); then start this program. The difference: "
             f"{str(error).partition('another program froze it: ')[2].partition('. Nothing was written')[0]}. Nothing "
             f"was written"
         ) from error

@@ -64,7 +64,7 @@ def evolve_stores(
             former = declared_former(node, fingerprint)
             assert former is not None, "check_same_shape has refused this"
             history = histories[group.name]
-            content = _unborn(name, report, birth, history, contents)
+            content = _unborn(node, report, birth, history, contents)
             if content is not None:
                 unborn.append((node, _changed(content, former)))
                 contents.births[name] = replace(birth, epoch=lease.epoch, filled=shape.fingerprint)
@@ -81,15 +81,18 @@ def evolve_stores(
     return unborn
 
 
-def _unborn(name: str, report: StoreReport, birth: Birth, history: History, contents: FirstContents) -> pa.Table | None:
+def _unborn(
+    node: StateWriter, report: StoreReport, birth: Birth, history: History, contents: FirstContents
+) -> pa.Table | None:
     """Return the content of a forked or restored state that has no store and no batch after its birth; else None.
 
-    The store of a restored state has the values from before the restore. If an external store lost its content, the
-    former program restores it: a start of this program would change the log, and so lock the former program out before
-    a batch is frozen.
+    The store of a restored state has the values from before the restore; a restored state in memory has no store. If an
+    external store lost its content, the former program restores it: a start of this program would change the log, and
+    so lock the former program out before a batch is frozen.
     """
-    forked = contents.log.origin() is not None and report.identity is None
-    if not forked and not of_another_life(report, birth):
+    name, missing = node.state.name, report.identity is None
+    only_in_log = missing and (contents.log.origin() is not None or node.state.factory.survives != "server")
+    if not only_in_log and not of_another_life(report, birth):
         return None
     content = contents.log.content(name, birth.txid)
     if content is None or history.last_frozen > birth.txid:
