@@ -39,7 +39,7 @@ def claim(source: object, name: str) -> None:
             raise TopologyError(
                 f"{name} already has a running stream that reads it, and each row is read once: a second stream "
                 f"would take rows from the first. Start all branches from one stream, or give each stream a "
-                f"separate spout. "
+                f"separate spout with a separate source, because streams of one queue may count a message twice. "
                 f"If an earlier topology still reads it, stop that topology first"
             )
         _claimed[id(source)] = source

@@ -62,7 +62,9 @@ ONCE = pytest.mark.parametrize("make", [fed, lambda: Letters("aba"), lambda: Ite
 def test_a_second_stream_is_refused_and_told_what_to_do(make: Any, tmp_path: Path) -> None:
     spout = make()
     with pytest.raises(
-        TridentError, match="each row is read once.* Start all branches from one stream, or give"
+        TridentError,
+        match="each row is read once.* Start all branches from one stream, or give each stream a separate spout with a "
+        "separate source, because streams of one queue may count a message twice",
     ) as caught:
         start_local(counting(spout, spout), name="t", checkpointLocation=str(tmp_path))
     assert isinstance(caught.value, TopologyError)

@@ -30,7 +30,7 @@ class RichSpout(MayWait, ABC):
       again, and a new batch is made of the messages that are then delivered. The log keeps the ids of a batch's
       messages with the batch. So a message that is delivered twice, because the driver or the queue died before the
       ack, is counted once: it is acknowledged and left out. The spout is opaque: exactly once with transactional and
-      opaque states.
+      opaque states. The ids belong to one stream, so no other stream or topology may read the same queue.
     - ``"emission"``: a message is acknowledged at once, before its batch is computed. A batch that fails is computed
       again from memory. If the driver dies, the messages in flight are lost.
     - ``"none"``: messages have no ids, and ``ack`` and ``fail`` are not called.
