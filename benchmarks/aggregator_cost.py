@@ -41,7 +41,7 @@ from trident import (
     TopK,
     TridentTopology,
 )
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import fold_columns
 from trident.compiler.aggregates.specs import fold_spec
@@ -51,8 +51,8 @@ from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import PersistentAggregate
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
-from trident_state.messages import Update
 from trident_state.state_shape import StateIdentity
+from trident_state.store_messages import Update
 
 MOST = 3.0
 """The most microseconds that one aggregator may take for a key and batch in a memory state, fold included."""

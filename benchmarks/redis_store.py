@@ -23,9 +23,9 @@ from benchmarks.timing import Timed, median, percentile
 from tests.support.server import RedisServer
 from trident.base.attempt import Lease
 from trident.files.store import FileStore
-from trident_state.messages import Update
 from trident_state.redis import RedisMapState, RedisStore
 from trident_state.state_shape import Combine, StateIdentity, StateShape
+from trident_state.store_messages import Update
 
 LEASE = Lease(1, "bench")
 NATIVE = Combine("Count", lambda stored, delta: stored + delta, "sum")

@@ -32,9 +32,9 @@ from trident.files.disk import DiskFiles
 from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
-from trident_state.messages import Update
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
 from trident_state.store import Store
+from trident_state.store_messages import Update
 
 LEASE, LATER = Lease(1, "bench"), Lease(2, "later")
 COUNT = Combine("Count", lambda stored, delta: stored + delta, "sum")

@@ -84,8 +84,8 @@ from trident.operations.windows import SlidingEventTimeWindow as SlidingEventTim
 from trident.operations.windows import TumblingCountWindow as TumblingCountWindow
 from trident.operations.windows import TumblingDurationWindow as TumblingDurationWindow
 from trident.operations.windows import TumblingEventTimeWindow as TumblingEventTimeWindow
-from trident.outputs.published import publishedFiles as publishedFiles
-from trident.outputs.published import readParquet as readParquet
+from trident.outputs.published_batches import publishedFiles as publishedFiles
+from trident.outputs.published_batches import readParquet as readParquet
 from trident.run.running import active as active
 from trident.run.standby import standbys as standbys
 from trident.stream import ChangeStream as ChangeStream

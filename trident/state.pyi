@@ -10,11 +10,6 @@ from trident_state.backing import SortedBackingMap as SortedBackingMap
 from trident_state.backing import TransactionalMap as TransactionalMap
 from trident_state.delta import DeltaMapState as DeltaMapState
 from trident_state.memory import MemoryMapState as MemoryMapState
-from trident_state.messages import Applied as Applied
-from trident_state.messages import Found as Found
-from trident_state.messages import GroupStatus as GroupStatus
-from trident_state.messages import StoreReport as StoreReport
-from trident_state.messages import Update as Update
 from trident_state.protocols import CombinerValueUpdater as CombinerValueUpdater
 from trident_state.protocols import KeyValueState as KeyValueState
 from trident_state.protocols import MapState as MapState
@@ -36,7 +31,12 @@ from trident_state.state_shape import Combine as Combine
 from trident_state.state_shape import StateIdentity as StateIdentity
 from trident_state.state_shape import StateKind as StateKind
 from trident_state.state_shape import StateShape as StateShape
-from trident_state.static import StaticMapState as StaticMapState
+from trident_state.static_state import StaticMapState as StaticMapState
 from trident_state.store import Home as Home
 from trident_state.store import StateFactory as StateFactory
 from trident_state.store import Store as Store
+from trident_state.store_messages import Applied as Applied
+from trident_state.store_messages import Found as Found
+from trident_state.store_messages import GroupStatus as GroupStatus
+from trident_state.store_messages import StoreReport as StoreReport
+from trident_state.store_messages import Update as Update

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, Unpack, get_args
 
 from trident.base.errors import TopologyError
-from trident.base.step import caller
+from trident.base.verb_call import caller
 from trident.configuration.start_options import StartOptions, shows_options
 from trident.operations.dead_letters import KeepLetters
 from trident.picture.explain import Known, explain_nodes
-from trident.plan.hints import Hints, hints_in, named_hints
 from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, walk
+from trident.plan.parallelism_hints import Hints, hints_in, named_hints
 from trident.plan.step_register import Register
 from trident.plan.topology_protocol import EngineName
 from trident.stream import Stream, TridentState, names_elsewhere

@@ -18,7 +18,7 @@ from trident_client.errors import (
     TagExistsError,
     TopologyError,
 )
-from trident_client.secrets import read_secret
+from trident_client.secret_references import read_secret
 
 logger = logging.getLogger("trident.client")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
-from trident.base.types import ddl
-from trident_spouts.adapters.adapt import UserSpout, as_spout
+from trident.base.spark_types import ddl
+from trident_spouts.adapters.adapter_choice import UserSpout, as_spout
 from trident_spouts.configurable import call_of
 from trident_spouts.executor import Spout
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from trident.base.types import arrow_schema, spark_schema
+from trident.base.spark_types import arrow_schema, spark_schema
 from trident_spouts.digests import digest_of
+from trident_spouts.driver_rows import rows_in_plan
 from trident_spouts.executor import Emission, Metadata, WorkerReader
-from trident_spouts.plan_rows import rows_in_plan
 from trident_spouts.source_times import SourceSpan
-from trident_spouts.workers import on_this_machine, parallelism
+from trident_spouts.spark_workers import on_this_machine, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.source_times import SourceSpan
 
 if TYPE_CHECKING:

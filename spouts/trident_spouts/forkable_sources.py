@@ -29,7 +29,7 @@ class Holding(Protocol):
 def is_forkable(spout: object) -> bool:
     """Return whether a second topology may read the source of `spout` from a copied position.
 
-    >>> from trident_spouts.fixed import FixedBatchSpout
+    >>> from trident_spouts.fixed_batch_spout import FixedBatchSpout
     >>> is_forkable(FixedBatchSpout("n long", [])), is_forkable(object())
     (True, False)
     """

@@ -7,16 +7,16 @@ from typing import Any, TypeAlias
 
 from pyspark.sql.types import StructType
 
+from trident.base.argument_checks import check_whole_number
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import site_of
-from trident.base.checks import check_whole_number
 from trident.base.copied_values import own_value
 from trident.base.descriptions import keep
 from trident.base.errors import SpoutContractError, TopologyError
 from trident.base.short_texts import brief, shorten
-from trident.base.types import ddl
-from trident_spouts.adapters.partitioned import OpaqueExecutor
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident.base.spark_types import ddl
+from trident_spouts.adapters.partitioned_executors import OpaqueExecutor
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.configurable import configurable
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.protocols import Emitted, OpaquePartitionedSpout

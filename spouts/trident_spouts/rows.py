@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 from trident.base.errors import SpoutContractError, TypeDeclarationError
 from trident.base.named_values import misplaced
 from trident.base.short_texts import typed_brief
-from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
+from trident.base.spark_types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
 from trident.base.user_rows import add_rows
-from trident.base.values import NotAccepted, to_arrow
+from trident.base.value_conversion import NotAccepted, to_arrow
 from trident_spouts.casting import CastError, cast_column
 
 if TYPE_CHECKING:

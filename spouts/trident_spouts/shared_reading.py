@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.rows import RowsLike, table_of
 from trident_spouts.source_times import SourceSpan
-from trident_spouts.workers import numbers_frame, numbers_of, settle
+from trident_spouts.spark_workers import numbers_frame, numbers_of, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +52,7 @@ class SharesEmission(Emission):
 
     Examples
     --------
-    >>> from trident.base.types import parse_schema
+    >>> from trident.base.spark_types import parse_schema
     >>> emission = SharesEmission((range(0, 2), range(2, 4)), list, parse_schema("n long"))
     >>> emission.arrow().to_pylist()
     [{'n': 0}, {'n': 1}, {'n': 2}, {'n': 3}]

@@ -13,7 +13,7 @@ from trident.base.callsite import site_of
 from trident.base.copied_values import own_value
 from trident.base.errors import MissingSessionError, SpoutContractError
 from trident.base.short_texts import typed_brief
-from trident.base.types import ddl, type_ddl
+from trident.base.spark_types import ddl, type_ddl
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.rows import RowsLike
 from trident_spouts.user_calls import call_function, made_table

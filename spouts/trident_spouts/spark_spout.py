@@ -9,15 +9,15 @@ from typing import ClassVar, Literal, TypeAlias
 
 from pyspark.sql.types import StructType
 
+from trident.base.argument_checks import check_choice
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import site_of
-from trident.base.checks import check_choice
 from trident.base.copied_values import own_value
 from trident.base.descriptions import keep
 from trident.base.errors import SpoutContractError, TopologyError
 from trident.base.short_texts import brief, shorten
-from trident.base.types import ddl
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident.base.spark_types import ddl
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.configurable import configurable
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import read_schema

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from trident.base.argument_checks import check_choice
 from trident.base.attempt import TransactionAttempt
-from trident.base.checks import check_choice
 from trident.base.descriptions import keep
 from trident.base.errors import (
     DataLossError,
@@ -20,8 +20,8 @@ from trident.base.errors import (
     TopologyError,
 )
 from trident.base.short_texts import typed_brief
-from trident.base.types import ddl, schema_of
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident.base.spark_types import ddl, schema_of
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.configurable import configurable
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.streaming_query import HeldQuery

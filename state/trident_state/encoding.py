@@ -36,7 +36,7 @@ from numpy.lib.stride_tricks import as_strided
 from pyarrow import types as kinds
 
 from trident.base.errors import StateCorruptError
-from trident_state.binary import (
+from trident_state.binary_arrays import (
     Bytes,
     Offsets,
     binary_of,

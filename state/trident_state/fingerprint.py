@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from trident.base.errors import StateShapeError
 from trident.base.names import quote
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 
 _PLAIN = {
     str(kind): kind

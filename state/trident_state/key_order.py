@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from trident_state.binary import Bytes, columns_of, join_columns, one_chunk, rows_of
+from trident_state.binary_arrays import Bytes, columns_of, join_columns, one_chunk, rows_of
 from trident_state.encoding import is_bytes, is_text, to_integers, to_numbers
 
 _NULL, _VALUE = b"\0", b"\1"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.errors import StateCorruptError, StateValueError, TypeDeclarationError
-from trident_state.binary import Bytes, Offsets, buffers_of, join_columns, one_chunk
+from trident_state.binary_arrays import Bytes, Offsets, buffers_of, join_columns, one_chunk
 from trident_state.encoding import decode_column, decode_row, encode_column, unencodable
 
 GLOBAL = b"*"

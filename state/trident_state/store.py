@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.files.store import FileStore
-from trident_state.binary import concatenate, in_halves
+from trident_state.binary_arrays import concatenate, in_halves
 from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation
 from trident_state.keys import encode_keys
-from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.state_parts import Part
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store_messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.tags import StateTag
 
 

@@ -26,8 +26,8 @@ from trident.base.errors import (
 )
 from trident.base.short_texts import raised
 from trident.base.spark_order import exceeds
-from trident.base.values import NotAccepted, to_arrow, to_python, type_name
-from trident_state.binary import one_chunk, replace_rows, valid_rows
+from trident.base.value_conversion import NotAccepted, to_arrow, to_python, type_name
+from trident_state.binary_arrays import one_chunk, replace_rows, valid_rows
 from trident_state.state_shape import Combine
 
 TOO_LONG_HINT = (

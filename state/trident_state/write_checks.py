@@ -17,8 +17,8 @@ from trident.base.errors import (
     StateShapeError,
     StateValueError,
 )
-from trident_state.messages import Update
 from trident_state.state_shape import StateShape
+from trident_state.store_messages import Update
 
 
 def check_newest(where: str, held: Lease | None, lease: Lease) -> None:

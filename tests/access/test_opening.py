@@ -39,7 +39,7 @@ from trident.run.start import LOG_FILE
 from trident.spouts import FeederBatchSpout
 from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
-from trident_state.messages import GroupStatus
+from trident_state.store_messages import GroupStatus
 
 BATCHES = (["dog", "cat"], ["dog"], ["dog", "emu", None])
 COUNTS = {"dog": 3, "cat": 1, "emu": 1, None: 1}

@@ -18,8 +18,8 @@ from tests.support.soak import Soak
 from trident.base.errors import DRPCArgumentError, DuplicateFieldError, StateKeyError, TypeDeclarationError
 from trident.base.json_values import from_json, read_json, read_time
 from trident.base.short_texts import short_repr
-from trident.base.types import arrow_type, parse_schema, parse_type
-from trident.base.values import NotAccepted, to_arrow, to_python
+from trident.base.spark_types import arrow_type, parse_schema, parse_type
+from trident.base.value_conversion import NotAccepted, to_arrow, to_python
 from trident.drpc.local import Arguments
 from trident.reads.keys_from_json import key_of_text
 

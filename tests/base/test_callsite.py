@@ -7,7 +7,7 @@ import pytest
 from trident.base import callsite
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
-from trident.base.step import Step, caller
+from trident.base.verb_call import Step, caller
 
 
 def function() -> None: ...

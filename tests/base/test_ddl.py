@@ -8,7 +8,7 @@ from pyspark.sql import types as t
 
 from trident.base.ddl import SIMPLE
 from trident.base.errors import DuplicateFieldError, FieldNotFoundError, TypeDeclarationError
-from trident.base.types import arrow_schema, ddl, parse_schema, parse_type, schema_of, select, spark_schema
+from trident.base.spark_types import arrow_schema, ddl, parse_schema, parse_type, schema_of, select, spark_schema
 
 # --- texts, spelled in many ways ---------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from trident.base.errors import TopologyError
 from trident.base.names import check_name, did_you_mean, field_names, quote, split_top, unquote
 from trident.base.short_texts import brief
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 
 
 @pytest.mark.parametrize(

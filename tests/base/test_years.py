@@ -14,7 +14,7 @@ from trident import Count, DeadLetter, Last, TridentTopology, dropState
 from trident.base import accepted_values
 from trident.base.years import FIRST, LAST, row_outside_years
 from trident.commits import committer
-from trident.compiler.columns.series import from_series
+from trident.compiler.columns.pandas_columns import from_series
 from trident.errors import MalformedInputError, SpoutContractError, StateValueError, TridentError
 from trident.spouts import Csv, FileSpout, FixedBatchSpout, Json
 from trident.state import MemoryMapState

@@ -21,12 +21,12 @@ from pyarrow import types as kinds
 
 from trident.base.errors import DRPCArgumentError, SpoutContractError, StateKeyError
 from trident.base.json_values import from_json, read_json
-from trident.base.types import arrow_type, parse_schema, parse_type
-from trident.base.values import NotAccepted, to_arrow, to_python
+from trident.base.spark_types import arrow_type, parse_schema, parse_type
+from trident.base.value_conversion import NotAccepted, to_arrow, to_python
 from trident.drpc.local import Arguments
 from trident.operations.json_values import FromJson
 from trident.reads.keys_from_json import key_of_text
-from trident_spouts.files.values import ValueReader
+from trident_spouts.files.value_conversion import ValueReader
 from trident_spouts.rows import table_of
 
 SCALARS = [

@@ -22,11 +22,11 @@ from trident import Count, TridentTopology
 from trident.base import crash_points
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.executor import Metadata, SpoutKind
 
 ROOT = Path(__file__).parents[2]

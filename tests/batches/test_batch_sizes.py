@@ -16,7 +16,7 @@ from trident.spouts import BatchSpout, Budget, FileSpout, IterableSpout, Polling
 from trident.state import MemoryMapState
 from trident.testing import TestOutput
 from trident.testing.local import start_local
-from trident_spouts.budget import NO_LIMIT
+from trident_spouts.batch_budget import NO_LIMIT
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutExecutor
 from trident_spouts.rows import read_schema, table_of

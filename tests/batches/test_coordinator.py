@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, FencedError, StateUnavailableError
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.coordinator import Coordinator, Rules, Status
 from trident.batches.retries import Retries
 from trident.log.group_records import AttemptRecord, History

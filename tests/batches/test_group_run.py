@@ -15,7 +15,7 @@ from tests.batches.test_coordinator import attempt, made, of, planned, ready
 from tests.support.waiting import wait_until
 from trident import Count, TridentTopology
 from trident.base.errors import AttemptCancelledError, BatchFailedError, StateUnavailableError, TridentError
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches import group_run
 from trident.batches.retries import Retries
 from trident.run import registry

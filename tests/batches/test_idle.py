@@ -11,14 +11,14 @@ import pytest
 from tests.batches.test_coordinator import attempt, made, of, planned
 from tests.support.soak import some_of
 from trident import Count, TridentTopology
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.coordinator import Coordinator
 from trident.spouts import BatchSpout, FeederBatchSpout, IterableSpout
 from trident.state import MemoryMapState
 from trident.testing import PAUSE, ManualClock, TestOutput, TestSource
 from trident.testing.local import start_local
 from trident_spouts.executor import Metadata
-from trident_spouts.feeder import _FeederExecutor
+from trident_spouts.feeder_batch_spout import _FeederExecutor
 
 
 def test_asking_an_idle_source_uses_no_attempt_up() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from trident import Sum, TridentTopology
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.errors import BatchFailedError, SpoutContractError
 from trident.spouts import Budget, FileSpout, SharesEmission, SparkSpout, SpoutExecutor, SpoutKind
 from trident.state import MemoryMapState

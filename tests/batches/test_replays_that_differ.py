@@ -9,12 +9,12 @@ from pyspark.sql.types import StructType
 
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 from trident.compiler.arrow.engine import ArrowSlot
 from trident.run.running import RunningTopology
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
 

@@ -9,7 +9,7 @@ import pytest
 from tests.batches.test_coordinator import attempt, made, of, planned
 from trident import Sum, TridentTopology
 from trident.base.errors import BatchFailedError, TopologyError, UserFunctionError
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.retries import OUTAGE_SECONDS, Retries
 from trident.compiler.columns.function_errors import decoded, encoded
 from trident.configuration.file import check_value

@@ -7,7 +7,7 @@ import pytest
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError, TopologyError, UserFunctionError
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.coordinator import Coordinator, Rules
 from trident.log.group_records import History
 from trident.spouts import FixedBatchSpout, WaitStrategy

@@ -12,7 +12,7 @@ import pytest
 from tests.batches.test_coordinator import attempt, made, of, planned
 from tests.spouts.messages.queue_spout import Queue, QueueSpout
 from trident import TridentTopology
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.errors import SpoutContractError, TopologyError
 from trident.log.group_records import History
 from trident.spouts import (
@@ -32,7 +32,7 @@ from trident.spouts import (
 from trident.testing import SpoutContract, TestOutput
 from trident.testing.contracts.spouts import MakeSpout
 from trident.testing.local import start_local
-from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.adapters.adapter_choice import as_spout
 from trident_spouts.executor import SpoutExecutor, WaitingExecutor
 
 WORDS = [f"word{n}" for n in range(6)]
@@ -276,7 +276,7 @@ def test_a_queue_that_gives_only_what_is_known_for_its_time_is_not_empty(monkeyp
     ("module", "spout"),
     [
         ("trident_spouts.messages.executor", lambda: QueueSpout(Queue({1: "word"}))),
-        ("trident_spouts.adapters.checkpoints", SlowTransactions),
+        ("trident_spouts.adapters.transaction_executor", SlowTransactions),
     ],
 )
 def test_a_thread_that_is_late_asks_at_least_once(

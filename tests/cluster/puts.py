@@ -33,9 +33,9 @@ from trident.spouts import FixedBatchSpout
 from trident.state import DeltaMapState, RedisMapState
 from trident_state.delta import shared_table
 from trident_state.delta.store import DeltaStore
-from trident_state.messages import Put
 from trident_state.redis import RedisStore
 from trident_state.redis import open_batch as redis_batch
+from trident_state.store_messages import Put
 
 KINDS = {"fails": 3, "twice": 2, "worker": 4, "executor": 4, "server": 4, "driver": 1, "stands still": 1, "daemon": 1}
 """What may happen, and how often. The daemon is a worker process of a standalone cluster."""

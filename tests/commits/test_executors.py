@@ -31,9 +31,9 @@ from trident.reads.static_states import SharedForeignState, open_statics
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident_spouts.shared_reading import SharesEmission
-from trident_state.messages import Applied
 from trident_state.state_shape import StateIdentity, StateKind
 from trident_state.store import Shared
+from trident_state.store_messages import Applied
 
 GIVEN = {number: number + 1 for number in range(20)}
 EXPECTED = {f"w{number}": count for number, count in GIVEN.items()}

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer
 from trident import Count, MapGet, Sum, TridentTopology, expr
-from trident.base.types import arrow_schema, parse_schema, spark_schema
-from trident.base.values import to_python
+from trident.base.spark_types import arrow_schema, parse_schema, spark_schema
+from trident.base.value_conversion import to_python
 from trident.compiler.states.updates import reducer_update
 from trident.plan.nodes import PersistentReduce
 from trident.spouts import FixedBatchSpout

@@ -32,10 +32,10 @@ from trident.frozen.results import FrozenFiles
 from trident.log import RedisLog
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
-from trident_state.messages import Put
 from trident_state.redis import RedisStore
 from trident_state.redis.open_batch import OpenBatch
 from trident_state.store import SharedBatch
+from trident_state.store_messages import Put
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from trident import TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.columns.columns import Columns
 from trident.compiler.engine import REQUEST, Answer, Slot

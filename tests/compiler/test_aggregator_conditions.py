@@ -40,7 +40,7 @@ from trident import (
     col,
     expr,
 )
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.errors import TopologyError, TypeDeclarationError, UserFunctionError
 from trident.operations.aggregates.registry import builtin_classes
 from trident.operations.filtered_aggregators import Filtered

@@ -34,8 +34,8 @@ from trident import (
     TopK,
     TridentTopology,
 )
-from trident.base.types import arrow_schema
-from trident.base.values import to_python, type_name
+from trident.base.spark_types import arrow_schema
+from trident.base.value_conversion import to_python, type_name
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import Fold
 from trident.compiler.aggregates.specs import fold_spec
@@ -47,7 +47,7 @@ from trident.operations.tuples import tuple_type
 from trident.plan.nodes import PersistentAggregate
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
-from trident_state.binary import replace_rows
+from trident_state.binary_arrays import replace_rows
 from trident_state.value_rules import combined
 
 NAN = math.nan

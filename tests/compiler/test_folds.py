@@ -13,7 +13,7 @@ from tests.compiler.stage_runner import rows
 from trident import Count, Max, Min, Sum
 from trident.base.callsite import site_of
 from trident.base.errors import UserFunctionError
-from trident.base.types import parse_type, spark_schema
+from trident.base.spark_types import parse_type, spark_schema
 from trident.compiler.aggregates.folds import (
     Fold,
     FoldMember,

@@ -19,9 +19,9 @@ from tests.base.value_fuzzer import a_json, a_kind, a_number, a_text
 from tests.support.soak import Soak
 from tests.support.topologies import node, stream
 from trident import FromJson
-from trident.base import values as conversions
+from trident.base import value_conversion as conversions
 from trident.base.errors import TridentError
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.columns import kernels
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.dead_letters import Caught, Letters

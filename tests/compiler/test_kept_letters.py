@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.soak import some_of
 from trident import TridentTopology
-from trident.base.types import arrow_schema, select
+from trident.base.spark_types import arrow_schema, select
 from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.update_types import WindowBatch

@@ -16,14 +16,14 @@ from tests.compiler.keyed_runner import FIELDS, KEYS, Held, Last, by_tasks, rows
 from tests.compiler.window_runner import EPOCH
 from trident import Count, SessionWindow, Sum
 from trident.base.attempt import TransactionAttempt
-from trident.base.types import arrow_schema, spark_schema
+from trident.base.spark_types import arrow_schema, spark_schema
 from trident.compiler.keyed_job import TASK_ROWS, KeyedJob, Wanted
 from trident.compiler.keyed_updates import KeyedUpdate, why_not_by_key
 from trident.compiler.spark.keyed_jobs import REPORT, result_of
 from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.due_times import first_ends
 from trident.compiler.states.update_types import Clock, WindowBatch
-from trident.compiler.windows.time import NEVER
+from trident.compiler.windows.time_windows import NEVER
 from trident.files.disk import DiskFiles
 from trident.frozen.files import FrozenFolders, read_whole
 from trident.state import MemoryMapState

@@ -15,7 +15,7 @@ from tests.compiler.keyed_runner import FIELDS, KEYS, Held, Last, by_tasks, rows
 from trident import SlidingCountWindow, StatefulOperation, TransactionOperation, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import StateError, StateKeyError, StateValueError, UserFunctionError
-from trident.base.types import arrow_schema, spark_schema
+from trident.base.spark_types import arrow_schema, spark_schema
 from trident.compiler.keyed_job import KeyedJob, Wanted
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts, why_not_by_key
 from trident.compiler.spark.keyed_jobs import REPORT, result_of

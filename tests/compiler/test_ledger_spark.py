@@ -13,9 +13,9 @@ from tests.compiler.functions import Longest, half
 from tests.compiler.stage_runner import STATE, OnSpark, results, run, stream
 from trident import Count, TridentTopology, expr
 from trident.base.errors import LedgerError
-from trident.base.types import spark_schema
-from trident.compiler.on_worker import Batches
-from trident.compiler.spark import inputs
+from trident.base.spark_types import spark_schema
+from trident.compiler.partition_functions import Batches
+from trident.compiler.spark import stage_inputs
 from trident.compiler.spark.pending_function import PendingFunction, in_arrow
 from trident.compiler.spark.worker_functions import REPORT, Reporting, partition_id
 from trident.compiler.tracking.ledger import Ledger
@@ -150,9 +150,9 @@ def test_a_loss_on_an_edge_names_its_step_and_partition(
 
 
 def test_tuples_that_a_source_loses_are_counted(slots: WithLedger, monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = inputs._rows
-    monkeypatch.setattr(inputs, "_reader", lambda *_: None)
-    monkeypatch.setattr(inputs, "_rows", lambda *given: sound(*given).limit(len(WORDS) - 3))
+    sound = stage_inputs._rows
+    monkeypatch.setattr(stage_inputs, "_reader", lambda *_: None)
+    monkeypatch.setattr(stage_inputs, "_rows", lambda *given: sound(*given).limit(len(WORDS) - 3))
     with pytest.raises(LedgerError, match=r"s/0.* to s/.*: the source emitted 40 rows, 37 arrived: 3 are lost"):
         run(slots, longest())
 

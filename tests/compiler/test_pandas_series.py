@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from trident.base.types import arrow_type, parse_type
-from trident.base.values import NotAccepted, to_arrow
+from trident.base.spark_types import arrow_type, parse_type
+from trident.base.value_conversion import NotAccepted, to_arrow
 from trident.compiler.columns.columns import Column, Columns
-from trident.compiler.columns.series import WrongDtype, from_series, to_frame, to_series
+from trident.compiler.columns.pandas_columns import WrongDtype, from_series, to_frame, to_series
 
 DAY = datetime.date(2024, 2, 29)
 NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 1, datetime.UTC)

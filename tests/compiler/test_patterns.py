@@ -10,7 +10,7 @@ from tests.compiler.stage_runner import OnArrow, OnSpark, Slots, leaving, stream
 from trident import TridentTopology, col
 from trident import functions as F
 from trident.errors import TopologyError
-from trident.expressions.patterns import BadPattern, java_template, pattern_of, template_of
+from trident.expressions.portable_regex import BadPattern, java_template, pattern_of, template_of
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.support.spark import CONNECT
 from trident import Count, DeadLetter, Sum, TridentTopology, col, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SourceUnreadableError, SparkFailedError, SparkSetupError, UserFunctionError
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.compiler.aggregates.specs import fold_spec
 from trident.compiler.spark import pinned_confs
 from trident.compiler.spark.aggregates import catalyst

@@ -14,13 +14,13 @@ from tests.compiler.functions import split
 from tests.compiler.stage_runner import STATE, emission, rows, stream
 from trident import Count, Max, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
-from trident.compiler.layout import layout, stage_ends
 from trident.compiler.spark import plan_functions
+from trident.compiler.spark.cached_plans import KeptPlans
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.inputs import stage_input
-from trident.compiler.spark.kept_plans import KeptPlans
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import OWN_SPARK, Profile
+from trident.compiler.spark.stage_inputs import stage_input
+from trident.compiler.stage_layout import layout, stage_ends
 from trident.compiler.stages import cut
 
 pytestmark = pytest.mark.spark

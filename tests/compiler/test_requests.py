@@ -9,7 +9,7 @@ from tests.compiler.functions import Longest, Mean, half, split
 from tests.compiler.stage_runner import STATE, OnSpark, answered, rows, stream, table
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology, expr
 from trident.base.errors import MissingSessionError, UserFunctionError
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.stages import cut
 from trident.compiler.states.queries import Read, compile_query

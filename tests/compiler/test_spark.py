@@ -26,19 +26,19 @@ from trident.base.errors import (
     SpoutContractError,
     UserFunctionError,
 )
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.compiler.arrow.engine import ArrowEngine
-from trident.compiler.layout import layout, stage_ends
 from trident.compiler.program import Group
 from trident.compiler.spark.aggregates import merged_by_key
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.inputs import stage_input
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Profile, is_connect, released, run_session
+from trident.compiler.spark.stage_inputs import stage_input
+from trident.compiler.stage_layout import layout, stage_ends
 from trident.compiler.stages import cut
 from trident.frozen.results import StageResult
+from trident_spouts.files.line_reader import LinesEmission, Stretch
 from trident_spouts.files.parquet import FilesEmission
-from trident_spouts.files.reading import LinesEmission, Stretch
 from trident_spouts.files.text import TextFormat
 
 pytestmark = pytest.mark.spark

@@ -19,7 +19,7 @@ from trident.compiler.columns.kernels import work_of
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.worker_aggregates import MergePartials, PartialFold
 from trident.compiler.spark.worker_functions import REPORT, Chain, Composed, Drain, Reporting
-from trident_spouts.workers import settle
+from trident_spouts.spark_workers import settle
 
 LINE = pa.schema([("line", pa.string())])
 WORD = pa.schema([("word", pa.string())])

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from tests.compiler.stage_runner import Slots, run
 from trident import Function, Stream, TridentTopology
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState

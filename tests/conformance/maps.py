@@ -10,15 +10,15 @@ import pytest
 from tests.state.backing.maps import LeastMap, Meddled
 from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError
-from trident.base.types import arrow_schema, arrow_type, parse_schema, parse_type
-from trident.base.values import type_name
+from trident.base.spark_types import arrow_schema, arrow_type, parse_schema, parse_type
+from trident.base.value_conversion import type_name
 from trident_state.backing import BackingMapState, BackingStore
 from trident_state.backing.meta import read_meta
 from trident_state.backing.protocol import META
 from trident_state.keys import decode_keys, encode_keys
-from trident_state.messages import Applied, Update
 from trident_state.records.forms import records_of
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
+from trident_state.store_messages import Applied, Update
 
 SUM = Combine("Sum", lambda stored, delta: stored + delta, "sum")
 PUT = replacing()

@@ -10,7 +10,7 @@ from tests.conformance.kit import Case, Seen, conforms, ran
 from trident import Count, DeadLetter, FailedException, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.coordinator import Coordinator, Rules, Status
 from trident.log.group_records import AttemptRecord, History
 from trident.spouts import FeederBatchSpout, FixedBatchSpout

@@ -19,7 +19,7 @@ from trident.spouts import (
     TransactionAttempt,
     TridentSpout,
 )
-from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.adapters.adapter_choice import as_spout
 from trident_spouts.executor import Metadata
 
 

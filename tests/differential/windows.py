@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.compiler.window_runner import InDict
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.compiler.program import Group
 from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.queries import Reads, compile_query

@@ -15,9 +15,9 @@ from tests.doctor.site import SECRET, Site
 from tests.support.postgres import PostgresServer
 from tests.support.s3 import BUCKET, S3Server
 from tests.support.server import RedisServer, free_port
-from trident.doctor.case import Case
 from trident.doctor.checks import diagnoses
 from trident.doctor.disk import space
+from trident.doctor.examined_setup import Case
 from trident.doctor.packages import unmet
 from trident.log import RedisLog
 from trident.state import RedisMapState

@@ -13,7 +13,7 @@ from tests.support.s3 import S3Server
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.finding import Finding
-from trident.doctor.case import Case
+from trident.doctor.examined_setup import Case
 from trident.doctor.files_location import files_location
 from trident.doctor.workers import spark as examine_spark
 from trident.spouts import FixedBatchSpout

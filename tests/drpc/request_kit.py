@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.reads.reading_kit import SITE
 from trident.base.callsite import site_of
-from trident.base.types import parse_schema, parse_type, schema_of, select
+from trident.base.spark_types import parse_schema, parse_type, schema_of, select
 from trident.compiler.program import RequestPlan
 from trident.compiler.stages import cut_nodes
 from trident.operations.aggregates.sum import Sum

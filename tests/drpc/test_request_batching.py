@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from trident.drpc.combining import Combining
+from trident.drpc.request_combining import Combining
 from trident.drpc.request_queue import Audience, Late
 
 

@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, IntegerType, StructField, StructType
 
 from tests.expressions.drawing import SCHEMA
-from trident.base.types import arrow_schema, parse_schema, type_ddl
-from trident.base.values import to_python
-from trident.expressions.arrays import columns_of
+from trident.base.spark_types import arrow_schema, parse_schema, type_ddl
+from trident.base.value_conversion import to_python
 from trident.expressions.binding import Bound, Fields, Unbound, bound, inputs_of
-from trident.expressions.rows import row_function
+from trident.expressions.column_evaluation import columns_of
 from trident.expressions.rules import ExpressionError
 from trident.expressions.sql_text import sql_text
 from trident.expressions.tree import ColumnExpression
+from trident.expressions.tuple_evaluation import row_function
 
 FIELDS = parse_schema(SCHEMA)
 FAILED = "failed"

@@ -22,7 +22,7 @@ from tests.expressions.drawing import Drawing, tuples
 from tests.support.soak import Soak
 from trident import col, lit, when
 from trident import functions as F
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
 from trident.expressions.rules import RULES
 from trident.expressions.tree import Call, Case, Cast
 

@@ -273,7 +273,7 @@ GUARDS = [
     Guard(
         "rows that come once",
         "a batch that is planned again calls a source again that returns its rows only once",
-        "spouts/trident_spouts/adapters/batch.py",
+        "spouts/trident_spouts/adapters/batch_executor.py",
         "if number not in self._kept:",
         "if True:",
         "tests/run/test_misbehaving_spouts.py -k once",
@@ -361,10 +361,10 @@ GUARDS = [
     Guard(
         "changes of a table, a younger reader",
         "a new state takes away rows that it never received, and counts below zero",
-        "trident/recovery/readers_of_changes.py",
+        "trident/recovery/change_readers.py",
         "                if has_more(other, own):",
         "                if False:",
-        "tests/recovery/test_readers_of_changes.py -k over_the_changes_of_an_older",
+        "tests/recovery/test_change_readers.py -k over_the_changes_of_an_older",
     ),
     Guard(
         "changes, the kind is not read",
@@ -401,10 +401,10 @@ GUARDS = [
     Guard(
         "changes of a table, an older reader",
         "a state keeps rows of a table that was dropped and is empty",
-        "trident/recovery/readers_of_changes.py",
+        "trident/recovery/change_readers.py",
         "                if has_more(own, other) and name in behind.get(reader.state.name, {name}):",
         "                if False:",
-        "tests/recovery/test_readers_of_changes.py -k dropped_alone",
+        "tests/recovery/test_change_readers.py -k dropped_alone",
     ),
     Guard(
         "changes of a table, an older stream",
@@ -425,7 +425,7 @@ GUARDS = [
     Guard(
         "changes of a window, another aggregator",
         "an open window takes away a result of another parameter, and a state keeps the one that came",
-        "trident/plan/derived_rows.py",
+        "trident/plan/row_derivation.py",
         "    if state_traits(update).emits_changes(update):\n",
         "    if False:\n",
         "tests/recovery/test_changed_windows.py -k early",
@@ -481,7 +481,7 @@ GUARDS = [
     Guard(
         "update, as of the batch before",
         "an updater adds to whatever value a server that lost its writes has",
-        "trident/reads/as_of.py",
+        "trident/reads/commit_turn_reads.py",
         "        return self.store.read(keys, self.txid).values",
         "        return self.store.read(keys, None).values",
         "tests/commits/test_state_updates.py -k lost_it",
@@ -881,7 +881,7 @@ GUARDS = [
     Guard(
         "spout, the planned file",
         "a batch is read again from a file that was replaced",
-        "spouts/trident_spouts/files/ranges.py",
+        "spouts/trident_spouts/files/file_ranges.py",
         "    if not same or now.size < range_.end or (now.size > range_.size and not grows):",
         "    if False:",
         "tests/spouts/files/test_file_spout.py -k planned_file_that_changed",
@@ -889,7 +889,7 @@ GUARDS = [
     Guard(
         "spout, the opened file",
         "a file that took the planned one's name before it was opened is read in its place, and read again later",
-        "spouts/trident_spouts/files/ranges.py",
+        "spouts/trident_spouts/files/file_ranges.py",
         "        if not same or not self._same_content(file, now, before or self.file):",
         "        if False:",
         "tests/spouts/files/test_replaced.py -k 'another_file_under or rotated_under_a_batch_is'",
@@ -1058,7 +1058,7 @@ GUARDS = [
     Guard(
         "start, a server that evicts",
         "a server throws away keys of a state when its memory is full",
-        "state/trident_state/redis/server.py",
+        "state/trident_state/redis/server_check.py",
         '    if policy != "noeviction" and not policy.startswith("volatile-"):',
         "    if False:",
         "tests/state/redis/test_failures.py -k evicts",
@@ -1114,7 +1114,7 @@ GUARDS = [
     Guard(
         "expiry, an update that reads",
         "a reducer or an updater continues from a value that expires with its batch",
-        "trident/commits/batch_before.py",
+        "trident/commits/previous_states.py",
         "return self.frozen.time(txid) if state in self.expiring else None",
         "return None",
         "tests/run/test_expiry.py -k 'reads_before and memory'",
@@ -1162,7 +1162,7 @@ GUARDS = [
     Guard(
         "windows by batch time, a clock that is right again",
         "tuples of one minute are in windows that are years apart",
-        "trident/compiler/windows/time.py",
+        "trident/compiler/windows/time_windows.py",
         "    if now >= mark.watermark:\n        return Mark(now)",
         "    if False:\n        return Mark(now)",
         "tests/faults/test_clock.py -k by_batch_time_after_a_clock_that_was_behind",
@@ -1170,7 +1170,7 @@ GUARDS = [
     Guard(
         "idleAfter, a clock that is right again",
         "the watermark moves by decades, and every later tuple is late",
-        "trident/compiler/windows/time.py",
+        "trident/compiler/windows/time_windows.py",
         "        return Mark(watermark, now, min(watermark + max(0, behind), LAST))",
         "        return Mark(watermark, now, watermark)",
         "tests/faults/test_clock.py -k silent",
@@ -1178,7 +1178,7 @@ GUARDS = [
     Guard(
         "windows by batch time, a clock that was ahead",
         "all tuples enter one window until the clock reaches that time again, which may take years",
-        "trident/compiler/windows/time.py",
+        "trident/compiler/windows/time_windows.py",
         "    if moved >= mark.watermark - config.length:",
         "    if True:",
         "tests/faults/test_clock.py -k was_ahead",
@@ -1186,7 +1186,7 @@ GUARDS = [
     Guard(
         "functions, a list that is filled again",
         "all tuples of a call have the last content of the list that the function filled for each of them",
-        "trident/compiler/columns/calls.py",
+        "trident/compiler/columns/operation_calls.py",
         "        self.emitted.append(own_values(values))",
         "        self.emitted.append(tuple(values))",
         "tests/compiler/test_copied_values.py -k 'Function or window'",
@@ -1395,7 +1395,7 @@ GUARDS = [
     Guard(
         "numbers of a BatchSpout's batches",
         "a stream that moves to another batch group skips batches, or repeats them",
-        "spouts/trident_spouts/adapters/batch.py",
+        "spouts/trident_spouts/adapters/batch_executor.py",
         "number = _number(previous) + 1",
         "number = attempt.txid",
         "tests/recovery/test_stream_records.py -k merged_into_another_group",
@@ -1547,7 +1547,7 @@ GUARDS = [
     Guard(
         "hold, nobody waits",
         "a request without its client still delays commits",
-        "trident/drpc/combining.py",
+        "trident/drpc/request_combining.py",
         "        gone()\n",
         "        pass\n",
         "tests/run/test_limits.py -k nobody_waits",
@@ -1571,7 +1571,7 @@ GUARDS = [
     Guard(
         "spout, a page without rows",
         "a source counts as idle between two pages, and no run waits for its later rows",
-        "spouts/trident_spouts/adapters/partitioned.py",
+        "spouts/trident_spouts/adapters/partitioned_executors.py",
         "        if not batch.parts and batch.after == batch.start:",
         "        if not batch.parts:",
         "tests/spouts/test_empty_pages.py -k nobody",
@@ -1579,7 +1579,7 @@ GUARDS = [
     Guard(
         "spout, positions that moved",
         "a source without rows is asked again from the end of the last batch, for all its pages",
-        "spouts/trident_spouts/adapters/partitioned.py",
+        "spouts/trident_spouts/adapters/partitioned_executors.py",
         "            self._moved = (logged, batch.after)\n",
         "",
         "tests/spouts/test_empty_pages.py -k found_later",
@@ -1587,7 +1587,7 @@ GUARDS = [
     Guard(
         "spout, a position that follows a clock",
         "an idle source makes empty batches for ever",
-        "spouts/trident_spouts/adapters/partitioned.py",
+        "spouts/trident_spouts/adapters/partitioned_executors.py",
         "            if emission is None and again != after:",
         "            if False:",
         "tests/spouts/test_empty_pages.py -k clock",
@@ -1628,7 +1628,7 @@ GUARDS = [
     Guard(
         "spout, the planned content",
         "a replay reads its bytes from a longer file that took the name",
-        "spouts/trident_spouts/files/ranges.py",
+        "spouts/trident_spouts/files/file_ranges.py",
         "    if not same or now.size",
         "    if now.size",
         "tests/spouts/files/test_identity.py -k half_of_another",
@@ -1636,7 +1636,7 @@ GUARDS = [
     Guard(
         "spout, the planned object",
         "a batch reads another object that took the planned object's name, or a half of each",
-        "spouts/trident_spouts/files/object_place.py",
+        "spouts/trident_spouts/files/object_storage.py",
         '"if_match": file.tag',
         '"if_match": None',
         "tests/spouts/objects/test_changed.py -k 'after_it_was_planned or two_halves'",
@@ -1764,7 +1764,7 @@ GUARDS = [
     Guard(
         "an update in parts (memory)",
         "an update that is too long for one array is frozen, and can never be committed",
-        "state/trident_state/binary.py",
+        "state/trident_state/binary_arrays.py",
         "        if stop - start < 2:",
         "        if stop - start < 2**60:",
         "tests/state/memory/test_contract.py -k too_long",
@@ -1837,19 +1837,19 @@ GUARDS = [
     Guard(
         "a kept plan with a shuffle",
         "a plan that is executed again gives the batch before, which its shuffle holds",
-        "trident/compiler/spark/kept_plans.py",
+        "trident/compiler/spark/cached_plans.py",
         "why = why_not_repeatable(frame, self._leaf.rdd)",
         "why = None",
-        "tests/compiler/test_kept_plans.py -k with_a_shuffle",
+        "tests/compiler/test_cached_plans.py -k with_a_shuffle",
         also=("return rows if all(counter.value() == count for counter in self.counters) else None", "return rows"),
     ),
     Guard(
         "a kept plan reads its leaf",
         "a result that Spark had from an earlier execution is believed",
-        "trident/compiler/spark/kept_plans.py",
+        "trident/compiler/spark/cached_plans.py",
         "return rows if all(counter.value() == count for counter in self.counters) else None",
         "return rows",
-        "tests/compiler/test_kept_plans.py -k not_believed",
+        "tests/compiler/test_cached_plans.py -k not_believed",
     ),
     Guard(
         "a kept plan with the time",
@@ -1857,15 +1857,15 @@ GUARDS = [
         "trident/compiler/spark/repeatable_plans.py",
         'if part["class"] not in EXPRESSIONS | RELATIONS:',
         "if False:",
-        "tests/compiler/test_kept_plans.py -k changing_values",
+        "tests/compiler/test_cached_plans.py -k changing_values",
     ),
     Guard(
         "a kept plan for other settings",
         "a plan is executed again with a time zone that the session no longer has",
-        "trident/compiler/spark/kept_plans.py",
+        "trident/compiler/spark/cached_plans.py",
         " or not plan.settings.equals(self._plans.settings)",
         "",
-        "tests/compiler/test_kept_plans.py -k other_settings",
+        "tests/compiler/test_cached_plans.py -k other_settings",
     ),
     Guard(
         "failure signal",
@@ -1886,10 +1886,10 @@ GUARDS = [
     Guard(
         "what was caught, read by the driver",
         "failing tuples leave the stream, and are neither counted nor kept",
-        "trident/compiler/spark/reports.py",
+        "trident/compiler/spark/worker_reports.py",
         "        self.letters.add_lines([text for text in texts if not is_report(text)])\n",
         "        pass\n",
-        "tests/compiler/test_catching.py -k 'tried_once and handed and small'",
+        "tests/compiler/test_skipping_kernels.py -k 'tried_once and handed and small'",
     ),
     Guard(
         "what was caught, behind a shuffle",
@@ -1897,7 +1897,7 @@ GUARDS = [
         "trident/compiler/spark/worker_functions.py",
         "        letters.add_lines(texts)\n",
         "        pass\n",
-        "tests/compiler/test_catching.py -k 'tried_once and folded and large and letters'",
+        "tests/compiler/test_skipping_kernels.py -k 'tried_once and folded and large and letters'",
     ),
     Guard(
         "kept by checkpoint, one evaluation",
@@ -2245,15 +2245,15 @@ GUARDS = [
         "spouts/trident_spouts/kafka/planner.py",
         "elif moved or not self._compared:",
         "elif moved:",
-        "tests/spouts/kafka/test_evidence.py -k first_plan",
+        "tests/spouts/kafka/test_partition_identity.py -k first_plan",
     ),
     Guard(
         "kafka, each reading",
         "messages with reused offsets are left out in a running stream",
-        "spouts/trident_spouts/kafka/reading.py",
+        "spouts/trident_spouts/kafka/range_reader.py",
         "if since is not None and since < range_.start:",
         "if False:",
-        "tests/spouts/kafka/test_evidence.py -k running_stream",
+        "tests/spouts/kafka/test_partition_identity.py -k running_stream",
     ),
     Guard(
         "kafka, read ahead before an election",
@@ -2618,7 +2618,7 @@ GUARDS = [
     Guard(
         "delta state, files of a batch under way",
         "a version names a file that was cleaned up before, and no read succeeds",
-        "state/trident_state/delta/cleaning.py",
+        "state/trident_state/delta/vacuum.py",
         " if first_batch(name) <= version.marker]",
         "]",
         "tests/state/delta/test_compaction.py -k under_way_stay",
@@ -2634,7 +2634,7 @@ GUARDS = [
     Guard(
         "delta state, a merge that slept",
         "a merge names a file that another driver has cleaned up, and the rows of many batches are lost",
-        "state/trident_state/delta/cleaning.py",
+        "state/trident_state/delta/vacuum.py",
         "{KEPT: kept, COMPACTIONS: merges, TAGS",
         "{KEPT: kept, TAGS",
         "tests/state/delta/test_compaction.py -k slept_until",
@@ -2714,7 +2714,7 @@ GUARDS = [
     Guard(
         "delta state, files of tags",
         "the upkeep deletes files that a tag names",
-        "state/trident_state/delta/cleaning.py",
+        "state/trident_state/delta/vacuum.py",
         "needed |= version.tags.paths | {path_of_tags(version.tags.number)}",
         "needed |= {path_of_tags(version.tags.number)}",
         "tests/state/delta/test_tags.py -k 'neighbours and deltas'",
@@ -2722,7 +2722,7 @@ GUARDS = [
     Guard(
         "delta state, a tag and a deletion",
         "files are deleted that a tag names which came after they were chosen",
-        "state/trident_state/delta/cleaning.py",
+        "state/trident_state/delta/vacuum.py",
         "numbers = {KEPT: kept, COMPACTIONS: merges, TAGS: version.tags.number}",
         "numbers = {KEPT: kept, COMPACTIONS: merges}",
         "tests/state/delta/test_tags.py -k 'while_files_are_deleted and before'",
@@ -3037,7 +3037,7 @@ GUARDS = [
         "spouts/trident_spouts/files/file_recognition.py",
         "        moves |= self._moved_without_inode(entries, listing)\n",
         "",
-        "tests/spouts/objects/test_arrow_place.py -k renamed_file",
+        "tests/spouts/objects/test_hdfs_storage.py -k renamed_file",
     ),
     Guard(
         "files, grown and renamed without an inode",
@@ -3045,7 +3045,7 @@ GUARDS = [
         "spouts/trident_spouts/files/file_recognition.py",
         "                raise self._grown_or_other_error(file, former, entries[former])",
         "                pass",
-        "tests/spouts/objects/test_arrow_place.py -k grew",
+        "tests/spouts/objects/test_hdfs_storage.py -k grew",
     ),
     Guard(
         "files, a late one without an inode",
@@ -3053,31 +3053,31 @@ GUARDS = [
         "spouts/trident_spouts/files/forgotten_files.py",
         "self.present.number + (not undated)",
         "self.present.number + 1",
-        "tests/spouts/objects/test_arrow_place.py -k late_file",
+        "tests/spouts/objects/test_hdfs_storage.py -k late_file",
     ),
     Guard(
         "slot, partitions that went",
         "rows of a partition that was truncated, dropped or detached stay in the states",
-        "spouts/trident_spouts/postgres_changes/rewrites.py",
+        "spouts/trident_spouts/postgres_changes/table_rewrites.py",
         "    if source.skips_truncate:\n        return\n",
         "    return\n",
-        "tests/spouts/postgres_changes/test_rewrites.py -k 'stop_the_stream and (truncated or dropped)'",
+        "tests/spouts/postgres_changes/test_table_rewrites.py -k 'stop_the_stream and (truncated or dropped)'",
     ),
     Guard(
         "slot, partitions that came filled",
         "rows that a partition had when it was attached are lost",
-        "spouts/trident_spouts/postgres_changes/rewrites.py",
+        "spouts/trident_spouts/postgres_changes/table_rewrites.py",
         "if _filled_before(session, source, member):",
         "if False:",
-        "tests/spouts/postgres_changes/test_rewrites.py -k 'stop_the_stream and attached'",
+        "tests/spouts/postgres_changes/test_table_rewrites.py -k 'stop_the_stream and attached'",
     ),
     Guard(
         "slot, rewritten values",
         "a deletion takes away a value that a changed type or label wrote in another way",
-        "spouts/trident_spouts/postgres_changes/rewrites.py",
+        "spouts/trident_spouts/postgres_changes/table_rewrites.py",
         "return before == now.modifier or _widened(kind, before, now.modifier)",
         "return True",
-        "tests/spouts/postgres_changes/test_rewrites.py -k may_change_values",
+        "tests/spouts/postgres_changes/test_table_rewrites.py -k may_change_values",
     ),
     Guard(
         "jdbc, rows that come late",
@@ -3122,7 +3122,7 @@ GUARDS = [
     Guard(
         "jdbc, filled again",
         "a table that was emptied and filled beyond the last position is read from the middle",
-        "spouts/trident_spouts/jdbc/history.py",
+        "spouts/trident_spouts/jdbc/position_check.py",
         "if why is not None:",
         "if False:",
         "tests/spouts/jdbc/test_history.py -k 'filled_again and explicit'",
@@ -3130,7 +3130,7 @@ GUARDS = [
     Guard(
         "jdbc, a sequence that was set back",
         "rows that get numbers again are left out",
-        "spouts/trident_spouts/jdbc/history.py",
+        "spouts/trident_spouts/jdbc/position_check.py",
         "problem = next(self._numbers(before, now, to), None)",
         "problem = None",
         "tests/spouts/jdbc/test_sequences.py -k 'numbers_again and set'",
@@ -3138,7 +3138,7 @@ GUARDS = [
     Guard(
         "jdbc, an older copy",
         "a server that was restored and has received rows since is read from the middle",
-        "spouts/trident_spouts/jdbc/history.py",
+        "spouts/trident_spouts/jdbc/position_check.py",
         "if back is not None:",
         "if False:",
         "tests/spouts/jdbc/test_history.py -k 'another_history and id'",
@@ -3146,7 +3146,7 @@ GUARDS = [
     Guard(
         "jdbc, an older copy behind a query",
         "a query over a restored server leaves out rows whose ids and transactions were given out twice",
-        "spouts/trident_spouts/jdbc/history.py",
+        "spouts/trident_spouts/jdbc/position_check.py",
         "return row.digest if self._last_rows.versioned else row.behind",
         'return row.digest if self._last_rows.versioned else ""',
         "tests/spouts/jdbc/test_history.py -k 'same_transaction and query'",
@@ -3178,7 +3178,7 @@ GUARDS = [
     Guard(
         "messages, delivered twice",
         "a message that comes again after a crash is counted twice",
-        "spouts/trident_spouts/messages/emitted.py",
+        "spouts/trident_spouts/messages/emitted_messages.py",
         "            if message in self._known.seen:",
         "            if False:",
         "tests/spouts/messages/test_in_topologies.py -k 'dies_anywhere and freeze.after'",
@@ -3194,7 +3194,7 @@ GUARDS = [
     Guard(
         "messages, one ack for all streams",
         "a message with tuples on several streams is left out after the first",
-        "spouts/trident_spouts/messages/emitted.py",
+        "spouts/trident_spouts/messages/emitted_messages.py",
         "if message in self._own and self._is_repeated(self._own[message], number, values):",
         "if message in self._own:",
         "tests/spouts/messages/test_named_streams.py -k one_ack",
@@ -3330,7 +3330,7 @@ GUARDS = [
     Guard(
         "present, maps",
         "maps that `present` returns are read with the keys of all rows in each row",
-        "trident/base/values.py",
+        "trident/base/value_conversion.py",
         "        return _structs_of if dictsAreStructs else _maps_of\n",
         "        return _structs_of\n",
         "tests/reads/test_state_view.py -k present_returns_is_a_map",
@@ -3494,7 +3494,7 @@ GUARDS = [
     Guard(
         "executors, files of another size",
         "a batch names a file that the driver sees in part, and is lost",
-        "trident/files/executors_files.py",
+        "trident/files/executor_files.py",
         "if found.get(name) != size]",
         "if name not in found]",
         "tests/commits/test_files_of_executors.py -k another_size",
@@ -3614,7 +3614,7 @@ GUARDS = [
     Guard(
         "backfill, the end of old batches",
         "a batch that comes after the position is in a new state twice",
-        "spouts/trident_spouts/fixed.py",
+        "spouts/trident_spouts/fixed_batch_spout.py",
         "            count = last + 1\n",
         "",
         "tests/run/test_backfill.py -k outputs_and_other_states",
@@ -3912,7 +3912,7 @@ GUARDS = [
     Guard(
         "spout with checkpoints, rollback",
         "a spout continues after the tuples of a batch that failed, and they are lost",
-        "spouts/trident_spouts/adapters/checkpoints.py",
+        "spouts/trident_spouts/adapters/transaction_executor.py",
         "elif self._place != (checkpoint,):",
         "elif False:",
         "tests/commits/test_transactions.py -k 'rolled_back or loses_none'",
@@ -4136,10 +4136,10 @@ GUARDS = [
     Guard(
         "feed, forked child",
         "a batch that is fed in a forked child is lost",
-        "spouts/trident_spouts/feeder.py",
+        "spouts/trident_spouts/feeder_batch_spout.py",
         "        if self.reader not in (None, os.getpid()):",
         "        if False:",
-        "tests/spouts/test_feeder.py -k forked_child",
+        "tests/spouts/test_feeder_batch_spout.py -k forked_child",
     ),
     Guard(
         "timers, once",
@@ -4176,7 +4176,7 @@ GUARDS = [
     Guard(
         "idleAfter, the same delay",
         "a source of old data that pauses loses its later tuples",
-        "trident/compiler/windows/time.py",
+        "trident/compiler/windows/time_windows.py",
         "min(mark.then + now - mark.seen, LAST)",
         "min(now, LAST)",
         "tests/run/test_idle_sources.py -k same_delay",
@@ -4184,7 +4184,7 @@ GUARDS = [
     Guard(
         "early results, the row before",
         "the result of before the batch stays in all that is built on a window's changes",
-        "trident/compiler/windows/gathered.py",
+        "trident/compiler/windows/gathered_windows.py",
         "earlier = pc.not_equal(keys.column(BATCH), txid)",
         "earlier = pc.not_equal(keys.column(BATCH), -txid)",
         "tests/compiler/test_early_results.py -k lead_from",
@@ -4192,7 +4192,7 @@ GUARDS = [
     Guard(
         "early results, closed windows",
         "a tuple that came too late for one of its windows changes the result of that window",
-        "trident/compiler/windows/gathered.py",
+        "trident/compiler/windows/gathered_windows.py",
         "open_ = self._lattice.ends(starts) > clock.before",
         "open_ = starts > starts - 1",
         "tests/compiler/test_early_results.py -k lead_from",
@@ -4200,7 +4200,7 @@ GUARDS = [
     Guard(
         "early results, merged sessions",
         "a session that entered another one stays, beside the other",
-        "trident/compiler/windows/sessions.py",
+        "trident/compiler/windows/session_windows.py",
         "[*former[1:], *former[:1]]",
         "former[:1]",
         "tests/compiler/test_early_results.py -k enters_another",
@@ -4433,7 +4433,7 @@ GUARDS = [
     Guard(
         "SQL, types without Arrow's",
         "a time of day loses its offset, and bits become DuckDB's bytes",
-        "trident/sql/worker.py",
+        "trident/sql/duckdb_worker.py",
         "        if _loses(kind) or not",
         "        if not",
         "tests/server/test_sql.py -k results_do_not_have",
@@ -4449,7 +4449,7 @@ GUARDS = [
     Guard(
         "SQL, sealed process",
         "a query reads files of the server",
-        "trident/sql/worker.py",
+        "trident/sql/duckdb_worker.py",
         '    "enable_external_access=false",\n    "disabled_filesystems=\'LocalFileSystem\'",\n',
         "",
         "tests/sql/test_breaking_out.py -k without_the_check",
@@ -4457,7 +4457,7 @@ GUARDS = [
     Guard(
         "SQL, environment of the process",
         "a query reads secrets of the server's environment",
-        "trident/sql/sealed_process.py",
+        "trident/sql/duckdb_process.py",
         "env={name: os.environ[name] for name in _KEPT if name in os.environ},",
         "env=dict(os.environ),",
         "tests/sql/test_breaking_out.py -k no_environment",

@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.types import arrow_schema, parse_schema
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident.base.spark_types import arrow_schema, parse_schema
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
-from trident_spouts.rereading import End
+from trident_spouts.rereadable_sources import End
 
 PARTITIONS = 2
 WORDS = [f"{letter}{number}" for letter in "abcdef" for number in range(7)]

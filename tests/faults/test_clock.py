@@ -13,7 +13,7 @@ from tests.faults.smallest_topology import Small, expected
 from tests.support.server import RedisServer
 from trident import CollectList, SlidingDurationWindow, TridentTopology, TumblingDurationWindow, TumblingEventTimeWindow
 from trident.compiler.states.update_types import WindowBatch
-from trident.compiler.windows.time import NEVER, Mark, watermark_after
+from trident.compiler.windows.time_windows import NEVER, Mark, watermark_after
 from trident.spouts import FeederBatchSpout
 from trident.testing.local import start_local
 

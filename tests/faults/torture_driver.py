@@ -29,12 +29,12 @@ from tests.support.spark import small_spark
 from trident import Stream, Sum, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SnapshotMovedError, StateRecoveringError, StateUnavailableError, TridentError
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 from trident.reads.committed_reads import read_committed
 from trident.run.running import RunningTopology
 from trident.spouts import KafkaSpout, RedisStreamSpout
 from trident.state import MemoryMapState, RedisMapState
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
 

@@ -14,8 +14,8 @@ from trident.log.sqlite_log import SqliteLog
 from trident.testing.contracts.stores import FIRST, SECOND, Setting
 from trident.testing.contracts.stores.fixtures import marker
 from trident_state.memory import MemoryStore
-from trident_state.messages import Update
 from trident_state.state_shape import Combine
+from trident_state.store_messages import Update
 
 ROWS, BYTES = 2_200, 2**20
 """2.15 GB."""

@@ -105,8 +105,8 @@ def test_without_ipywidgets_it_says_how_to_stop(kernel: Kernel) -> None:
 def test_a_run_that_fails_says_so_and_takes_its_button_away(kernel: Kernel) -> None:
     kernel.run(FED + "running")
     kernel.run(
-        "from trident.batches import events\n"
-        "for r in running._runs.values(): r.post(events.Broken(ValueError('no disk')))"
+        "from trident.batches import coordinator_events\n"
+        "for r in running._runs.values(): r.post(coordinator_events.Broken(ValueError('no disk')))"
     )
     kernel.until(lambda: "failed: ValueError: no disk" in kernel.shown)
     kernel.until(lambda: "widget-view" not in str(kernel.displays))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trident import Average, CountDistinct, Quantiles, TopK
-from trident.base.types import parse_schema, type_ddl
+from trident.base.spark_types import parse_schema, type_ddl
 from trident.errors import MissingPackageError, TopologyError
 from trident.operations.aggregates.base import BuiltinAggregator
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from trident import Average, Count, Max, Min, Sum
-from trident.base.types import parse_schema, type_ddl
+from trident.base.spark_types import parse_schema, type_ddl
 from trident.operations.aggregates.base import BuiltinAggregator
 
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from tests.support.topologies import node, stream
 from trident.base.callsite import CallSite
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.step import Step
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
+from trident.base.verb_call import Step
 from trident.operations.callables import call_of, is_generator, operation_kind
 from trident.operations.functions import Call
 

@@ -22,7 +22,7 @@ from tests.support.topologies import DeclaredSpout
 from trident import TridentTopology, publishedFiles
 from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.compiler.parquet_files import FolderTarget
 from trident.errors import (
     BatchFailedError,

@@ -14,7 +14,7 @@ from tests.support.inline_puts import frozen_files
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.errors import (
     BatchFailedError,
     DataLossError,

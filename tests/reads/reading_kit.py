@@ -8,16 +8,16 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
-from trident.base.types import arrow_schema, arrow_type, parse_schema, parse_type
+from trident.base.spark_types import arrow_schema, arrow_type, parse_schema, parse_type
 from trident.files.store import FileStore
 from trident.operations.aggregates.sum import Sum
 from trident.operations.aggregators import Aggregation, CombinerAggregator
 from trident.plan.nodes import PersistentAggregate, SpoutSource, StateSpec
 from trident.reads.commit_gate import CommitGate
 from trident_state.memory.store import MemoryStore
-from trident_state.messages import Update
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
 from trident_state.store import StateFactory, Store
+from trident_state.store_messages import Update
 
 SITE = CallSite("test", "test.py", 1)
 LEASE = Lease(1, "mine")

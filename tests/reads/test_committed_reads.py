@@ -17,8 +17,8 @@ from trident.reads import committed_reads
 from trident.reads.commit_gate import CommitGate
 from trident.reads.committed_reads import Snapshot, read_committed, read_consistently
 from trident.state import RedisMapState
-from trident_state.messages import Found, Update
 from trident_state.state_shape import StateKind
+from trident_state.store_messages import Found, Update
 
 KEYS = ["cat", "dog"]
 

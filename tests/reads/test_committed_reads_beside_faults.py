@@ -27,7 +27,7 @@ from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 from trident_state.memory import store as memory
 from trident_state.memory.entries import Entries
-from trident_state.messages import Update
+from trident_state.store_messages import Update
 
 WORDS = [f"w{n}" for n in range(40)]
 

@@ -17,7 +17,7 @@ from trident.base.errors import (
     StateValueError,
     TridentError,
 )
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.operations.aggregates.sum import Sum
 from trident.plan.nodes import PersistentAggregate
 from trident.reads.state_description import StateDescription

@@ -19,7 +19,7 @@ from trident.errors import (
 from trident.spouts import FixedBatchSpout
 from trident.state import DeltaMapState, MemoryMapState
 from trident.testing.local import start_local
-from trident_state.delta.cleaning import Keep
+from trident_state.delta.vacuum import Keep
 
 BATCHES: list[list[Any]] = [[("dog", 1), ("cat", 2)], [("dog", 3)], [("cow", 4)], [("dog", 5)]]
 

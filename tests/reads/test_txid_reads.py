@@ -15,7 +15,7 @@ from trident.reads.state_view import StateView
 from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
-from trident_state.delta.cleaning import Keep
+from trident_state.delta.vacuum import Keep
 
 ORACLE: list[dict[str, int]] = [{}, {"dog": 1, "cat": 1}, {"dog": 2, "cat": 1}, {"dog": 2, "cat": 1, "emu": 2}]
 BATCHES = (["dog", "cat"], ["dog"], ["emu", "emu"])

@@ -13,8 +13,8 @@ from tests.run.test_engine_change_spark import BIG, DIES, ROWS, Taken, big, ever
 from tests.support.server import RedisServer
 from trident import Count, Sum, TridentTopology, expr, publishedFiles, readParquet
 from trident.compiler.auto.choice import EngineChoice, Side, Size
+from trident.compiler.auto.deferred_spark import SparkLater
 from trident.compiler.auto.engine import AutoEngine
-from trident.compiler.auto.spark_later import SparkLater
 from trident.compiler.spark.engine import SparkEngine
 from trident.frozen.files import FROZEN
 from trident.log import frozen_results

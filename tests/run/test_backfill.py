@@ -45,7 +45,7 @@ from trident.spouts import FileSpout, FixedBatchSpout, RateSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
 from trident_spouts.executor import SpoutKind
-from trident_spouts.rereading import RereadSpout
+from trident_spouts.rereadable_sources import RereadSpout
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_running"),

@@ -15,12 +15,12 @@ import trident
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, LogError, SpoutContractError, TopologyActiveError
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 from trident.log.sqlite_log import SqliteLog
 from trident.spouts import BatchSpout, FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
 from trident_state.memory.store import MemoryStore

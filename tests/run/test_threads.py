@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trident.user_calls.threads import Threads
+from trident.user_calls.daemon_threads import Threads
 
 
 def test_a_pool_closes_though_a_signal_came_before_its_thread_began(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from trident import Count, MapGet, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 from trident.state import MemoryMapState, RedisMapState
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from tests.base.value_fuzzer import a_json, a_text
 from tests.server.fuzzed_server import ARGUMENTS, FEW, KEYS, NESTED, TOKEN, split
 from tests.server.raw import connect
-from trident.base.types import arrow_type, parse_type
+from trident.base.spark_types import arrow_type, parse_type
 
 ROUND = 50
 """The requests of a round: most of them on one connection, `_AT_ONCE` before the first answer is read."""

@@ -33,7 +33,7 @@ from trident import (
     openState,
 )
 from trident.access.export import json_lines
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.errors import DRPCArgumentError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState

@@ -19,7 +19,7 @@ from trident.access.opening import _combine, _known
 from trident.access.replica import MemoryReplica
 from trident.base import errors
 from trident.base.attempt import Lease
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
 from trident.batches.sources import Sources

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, SparkFailedError, SparkSetupError, UserFunctionError
 from trident.compiler.auto.choice import EngineChoice, Side, Size
+from trident.compiler.auto.deferred_spark import SparkLater
 from trident.compiler.auto.engine import AutoSlot
-from trident.compiler.auto.spark_later import SparkLater
 from trident.compiler.engine import Slot
 from trident.compiler.program import Group, Stage
 from trident.frozen.results import StageResult

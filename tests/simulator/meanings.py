@@ -48,7 +48,7 @@ from tests.simulator.verbs import (
     visit,
     winding,
 )
-from trident.operations.references import DIRECTORIES, PartOf
+from trident.operations.table_indexes import DIRECTORIES, PartOf
 from trident.operations.windows import TimeWindow
 from trident_state.keys import encode_keys
 

@@ -26,8 +26,8 @@ from tests.simulator.scheduler import Pool, Process
 from tests.simulator.side_disks import in_memory, removed
 from trident.access import forking, removal, restoring
 from trident.base import crash_points, interruptible_waits
-from trident.base.types import arrow_schema
-from trident.batches import attempt_runs, attempts, group_run, slots, sources
+from trident.base.spark_types import arrow_schema
+from trident.batches import attempt_runs, attempt_slots, attempts, group_run, sources
 from trident.commits import committer, query_answers, user_code
 from trident.compiler import frozen_parts, program
 from trident.compiler.arrow import engine
@@ -46,10 +46,10 @@ from trident.reads import commit_gate, committed_reads
 from trident.recovery import first_content, savepoint, state_evolution
 from trident.run import backfill, fence_watch, run_control, savepoint_states, savepoints
 from trident_spouts import emission, rows, user_calls
-from trident_spouts.adapters import partitioned
+from trident_spouts.adapters import partitioned_executors
 from trident_state import keys as state_keys
-from trident_state.binary import with_lengths
-from trident_state.delta import batch_rows, cleaning, compaction, data_files, maintenance
+from trident_state.binary_arrays import with_lengths
+from trident_state.delta import batch_rows, compaction, data_files, maintenance, vacuum
 from trident_state.delta import store as delta_store
 from trident_state.delta import table as delta_table
 from trident_state.keys import decode_keys, hash_keys
@@ -74,7 +74,7 @@ from trident_state.redis.key_ownership import inspection_commands
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import parse_meta, read_meta
 from trident_state.redis.placement import PUT_KEYS, Placement, place_distinct_keys, place_keys
-from trident_state.redis.server import check_server, parse_info
+from trident_state.redis.server_check import check_server, parse_info
 from trident_state.redis.wire import Arguments, Blob, command
 
 _FILE_BYTES = 1
@@ -405,7 +405,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (savepoint, "read_whole", read),
         (forking, "check_own_folder", lambda settings, uuid: None),  # there is no folder
         (restoring, "check_own_folder", lambda settings, uuid: None),
-        (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
+        (attempt_slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (key_index, "heads_of", remembered(key_index.heads_of, content)),
         (key_index, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),
         (snapshots, "write_segment", _write_segment),
@@ -424,7 +424,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (delta_table, "threading", SimpleNamespace(Lock=Turn)),
         (delta_store, "threading", SimpleNamespace(RLock=Turns)),
         (maintenance, "threading", SimpleNamespace(Lock=Turns, Thread=Thread)),
-        *((module, "time", Clock) for module in (delta_table, maintenance, batch_rows, compaction, cleaning)),
+        *((module, "time", Clock) for module in (delta_table, maintenance, batch_rows, compaction, vacuum)),
         (
             data_files,
             "secrets",
@@ -458,7 +458,7 @@ def _all() -> list[tuple[Any, str, Any]]:
             remembered(user_calls.table_of, lambda rows, schema, where: (_held(rows), id(schema)), programs=True),
         ),
         (inspect, "getsourcelines", of_programs(inspect.getsourcelines)),  # for messages; it parses a file each time
-        *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),
+        *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned_executors)),
         *((module, "threading", SimpleNamespace(Lock=Turns, RLock=Turns)) for module in (log_server, redis_log)),
         *((module, "time", Clock) for module in (log_server, removal)),
         (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: Worlds.now.new_token())),

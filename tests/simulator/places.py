@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulator.in_world import Worlds
 from tests.simulator.scheduler import Wrong
 from trident.base.errors import OutputConflictError
-from trident.base.types import spark_schema
+from trident.base.spark_types import spark_schema
 from trident.compiler.program import Group
 from trident.files.object_options import Storage
 from trident.files.store import Sink, StoredFile

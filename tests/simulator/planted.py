@@ -212,14 +212,14 @@ FAULTS = [
     Fault(
         "source",
         "an empty page does not move the position",
-        "spouts/trident_spouts/adapters/partitioned.py",
+        "spouts/trident_spouts/adapters/partitioned_executors.py",
         "        if not batch.parts and batch.after == batch.start:\n            self._moved = (logged, batch.after)\n",
         "        if not batch.parts:\n            self._moved = (logged, logged)\n",
     ),
     Fault(
         "source",
         "a partition that is away loses its position",
-        "spouts/trident_spouts/adapters/partitioned.py",
+        "spouts/trident_spouts/adapters/partitioned_executors.py",
         "self.start, self.after = dict(start), dict(start)",
         "self.start, self.after = dict(start), Positions()",
     ),
@@ -478,7 +478,7 @@ OVER_TIME = [
     Fault(
         "watermark",
         "it goes back",
-        "trident/compiler/windows/time.py",
+        "trident/compiler/windows/time_windows.py",
         "max(mark.watermark, min(max(latest - config.lateness, FIRST), LAST))",
         "min(max(latest - config.lateness, FIRST), LAST)",
         flow="recent,interval",
@@ -758,7 +758,7 @@ OVER_TIME = [
     Fault(
         "early results",
         "the row before a change is the one after it",
-        "trident/compiler/windows/gathered.py",
+        "trident/compiler/windows/gathered_windows.py",
         "earlier = pc.not_equal(keys.column(BATCH), txid)",
         "earlier = pc.not_equal(keys.column(BATCH), -txid)",
         flow="early",
@@ -766,7 +766,7 @@ OVER_TIME = [
     Fault(
         "early results",
         "a late tuple changes the result of a window that has closed",
-        "trident/compiler/windows/gathered.py",
+        "trident/compiler/windows/gathered_windows.py",
         "open_ = self._lattice.ends(starts) > clock.before",
         "open_ = starts > starts - 1",
         flow="early",
@@ -774,7 +774,7 @@ OVER_TIME = [
     Fault(
         "early results",
         "a session that entered another one stays",
-        "trident/compiler/windows/sessions.py",
+        "trident/compiler/windows/session_windows.py",
         "[*former[1:], *former[:1]]",
         "former[:1]",
         flow="early",
@@ -871,7 +871,7 @@ BY_EXECUTORS = [
     Fault(
         "sessions",
         "each task goes by the latest time of its own tuples",
-        "trident/compiler/windows/time.py",
+        "trident/compiler/windows/time_windows.py",
         "    if batch.clock is not None:\n        return batch.clock\n",
         "    if batch.clock is not None:\n"
         "        return Clock(batch.clock.before, _after(config, batch.clock.before, latest, batch))\n",
@@ -948,7 +948,7 @@ IN_TABLES = [
     Fault(
         "vacuum",
         "a merge that slept names files that were cleaned up",
-        "state/trident_state/delta/cleaning.py",
+        "state/trident_state/delta/vacuum.py",
         "{KEPT: kept, COMPACTIONS: merges, TAGS",
         "{KEPT: kept, TAGS",
         flow=DELTA,
@@ -956,7 +956,7 @@ IN_TABLES = [
     Fault(
         "vacuum",
         "the files of a batch under way are cleaned up",
-        "state/trident_state/delta/cleaning.py",
+        "state/trident_state/delta/vacuum.py",
         " if first_batch(name) <= version.marker]",
         "]",
         flow=f"{EXECUTORS},{DELTA}",

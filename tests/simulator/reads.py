@@ -8,7 +8,7 @@ import pyarrow as pa
 from tests.simulator import core, flows
 from tests.simulator.scheduler import Crashed, Pool, Wrong
 from trident.base import errors
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.reads.committed_reads import read_committed, read_consistently
 
 if TYPE_CHECKING:

@@ -322,7 +322,7 @@ class Outcome:
 
 
 class Pool:
-    """Stand in for `trident.user_calls.threads.Threads`: a queue of tasks of which the scheduler begins the first."""
+    """Stand in for `trident.user_calls.daemon_threads.Threads`: a queue; the scheduler begins the first task."""
 
     def __init__(
         self, scheduler: Scheduler, process: Process, name: str, most: int | None, fibers: bool = True

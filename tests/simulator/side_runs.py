@@ -14,7 +14,7 @@ from tests.simulator.scheduler import Stuck
 from trident.base.attempt import TransactionAttempt
 from trident.batches.group_run import GroupRun
 from trident.compiler.stages import cut_nodes
-from trident.plan.rebuilding import PlanOfCopies
+from trident.plan.plan_copy import PlanOfCopies
 from trident.run.backfill import Starts
 
 if TYPE_CHECKING:

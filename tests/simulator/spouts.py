@@ -13,14 +13,14 @@ from pyspark.sql.types import StructType
 from tests.simulator.in_world import KEYS, Worlds
 from tests.simulator.scheduler import Scheduler
 from trident.base.errors import DataLossError
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.spouts import OpaquePartitionedSpout, PartitionedSpout, PollingSpout
 from trident_spouts import user_calls
-from trident_spouts.adapters.adapt import as_spout
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.adapters.adapter_choice import as_spout
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
-from trident_spouts.rereading import End
+from trident_spouts.rereadable_sources import End
 
 COMPARES = True
 """Whether a position is compared with the source that it is read from."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tests.simulator.scheduler import Crashed, Process, Scheduler, Wrong
 from trident.base.errors import AttemptCancelledError, SparkFailedError, TridentError
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.columns.function_errors import decoded, encoded
 from trident.compiler.frozen_parts import AskPart, Part
 from trident.compiler.keyed_job import KeyedJob, KeyedResult

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.testing.test_contracts import Planted
 from trident.spouts import FileSpout, RateSpout
 from trident.testing import SpoutContract
-from trident_spouts.files import reading
+from trident_spouts.files import line_reader
 
 pytestmark = pytest.mark.spark
 
@@ -44,8 +44,8 @@ def ranges(folder: Path) -> Planted:
 def test_workers_read_what_the_driver_reads(
     make: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES_IN_PLAN", -1)  # the workers read lines however few there are
-    monkeypatch.setattr(reading, "on_this_machine", lambda spark: False)
+    monkeypatch.setattr(line_reader, "MOST_BYTES_IN_PLAN", -1)  # the workers read lines however few there are
+    monkeypatch.setattr(line_reader, "on_this_machine", lambda spark: False)
     folder, scratch = tmp_path / "in", tmp_path / "scratch"
     folder.mkdir(), scratch.mkdir()
     spout = make(folder)

@@ -6,7 +6,7 @@ import pytest
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import StateUnavailableError, TopologyError
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.spouts.dead_letters import ReplaySpout
 
 A, B = ("1.a", '{"line":"a","n":1,"more":[1]}'), ("1.b", '{"line":null,"n":null}')

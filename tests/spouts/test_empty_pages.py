@@ -10,7 +10,7 @@ from trident import Count, FailedException, TridentTopology
 from trident.spouts import PartitionedSpout, PollingSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
-from trident_spouts.adapters import partitioned
+from trident_spouts.adapters import partitioned_executors
 
 HOURS = [["a"], [], ["b"], *[[]] * 40, ["c", "a"], [], []]
 """Rows by the hour. The present hour is not over: its page is not asked for."""
@@ -83,7 +83,7 @@ def test_nobody_takes_the_source_for_idle_between_two_pages(
     spout_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a plan ends between two pages there is an empty batch, so that the next one is planned at once."""
-    monkeypatch.setattr(partitioned, "_EMPTY_PAGES_SECS", 0)
+    monkeypatch.setattr(partitioned_executors, "_EMPTY_PAGES_SECS", 0)
     with start_local(counting(spout_of(Asked(), HOURS)), name="t", checkpointLocation=str(tmp_path)) as running:
         assert counts(running) == {"a": 2, "b": 1, "c": 1}
 

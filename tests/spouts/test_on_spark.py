@@ -13,15 +13,15 @@ from pyspark.sql import SparkSession, functions
 
 from tests.spouts.files.test_compressed import PACK
 from tests.support.plans import planned
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.columns.function_errors import decoded
 from trident.errors import MalformedInputError, SourceUnreadableError
 from trident.spouts import ArrowEmission, Csv, Emission, FileSpout, Json, TransactionAttempt, UnionEmission
 from trident_spouts import emission as emissions
 from trident_spouts.emission import spark_path
-from trident_spouts.files import reading
+from trident_spouts.files import line_reader
 from trident_spouts.rows import read_schema, table_of
-from trident_spouts.workers import on_this_machine, parallelism
+from trident_spouts.spark_workers import on_this_machine, parallelism
 
 pytestmark = pytest.mark.spark
 
@@ -51,8 +51,8 @@ VALUES: tuple[Any, ...] = (
 @pytest.fixture
 def far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are read by the workers, however few they are."""
-    monkeypatch.setattr(reading, "MOST_BYTES_IN_PLAN", -1)
-    monkeypatch.setattr(reading, "on_this_machine", lambda spark: False)
+    monkeypatch.setattr(line_reader, "MOST_BYTES_IN_PLAN", -1)
+    monkeypatch.setattr(line_reader, "on_this_machine", lambda spark: False)
 
 
 def rows(table: pa.Table) -> list[str]:
@@ -136,8 +136,8 @@ def test_lines_are_read_once_however_they_are_shared(
 ) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfthe cow\r\njumped\n\nover the " + b"very " * 20 + b"moon\n")
     (tmp_path / "b.txt").write_bytes("na\u00efve\nlast".encode())
-    monkeypatch.setattr(reading, "PART_BYTES", share)
-    monkeypatch.setattr(reading, "parallelism", lambda spark: 5)
+    monkeypatch.setattr(line_reader, "PART_BYTES", share)
+    monkeypatch.setattr(line_reader, "parallelism", lambda spark: 5)
     spout = FileSpout(tmp_path, maxBytesPerBatch=40)
     found: list[str] = []
     for batch in range(len(planned(spout))):
@@ -250,7 +250,7 @@ def test_json_documents_are_read_by_workers(far: None, spark: SparkSession, tmp_
 def test_each_worker_knows_the_lines_before_the_header(
     far: None, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    monkeypatch.setattr(reading, "PART_BYTES", 1_000)
+    monkeypatch.setattr(line_reader, "PART_BYTES", 1_000)
     content = "a title\n" * 1_000 + "n\n" + "".join(f"{n}\n" for n in range(500))
     (tmp_path / f"a.csv{suffix}").write_bytes(PACK.get(suffix, bytes)(content.encode()))
     emission = emission_of(FileSpout(tmp_path, Csv(skipLines=1_000), "n long"))

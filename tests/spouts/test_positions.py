@@ -16,7 +16,7 @@ from trident.spouts import (
     OpaquePartitionedSpout,
     RedisStreamSpout,
 )
-from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.adapters.adapter_choice import as_spout
 from trident_spouts.files.manifest_planner import ManifestPosition
 from trident_spouts.files.read_files import Entry, ReadFiles
 from trident_spouts.positions import ShowsPosition, position_by_part

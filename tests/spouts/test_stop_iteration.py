@@ -17,7 +17,7 @@ from trident.spouts import (
     PollingSpout,
 )
 from trident.testing import TestSource
-from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.adapters.adapter_choice import as_spout
 
 STOPPED = (
     r"(ends_at_b|<lambda>) \(test_stop_iteration.py:\d+\) raised StopIteration, which ends a map before its last row"

@@ -12,8 +12,8 @@ import pytest
 
 from trident.base.errors import SqlError, SqlLimitError, SqlNotAllowedError, StateError
 from trident.run.running import RunningTopology
-from trident.sql import worker
-from trident.sql.sealed_process import SealedProcess
+from trident.sql import duckdb_worker
+from trident.sql.duckdb_process import SealedProcess
 
 SECRET = "the-secret-of-this-test"
 
@@ -275,9 +275,9 @@ def test_the_process_has_no_environment(monkeypatch: pytest.MonkeyPatch) -> None
 def test_every_setting_of_the_seal_is_one_of_duckdb_and_holds_for_each_query() -> None:
     """A misspelt setting would be left out in silence, and a setting of another connection too."""
     known = {name.lower() for (name,) in duckdb.connect().execute("select name from duckdb_settings()").fetchall()}
-    assert [each for each in worker.SETTINGS if each.partition("=")[0].lower() not in known] == []
+    assert [each for each in duckdb_worker.SETTINGS if each.partition("=")[0].lower() not in known] == []
     process = SealedProcess()
-    for setting in worker.SETTINGS:
+    for setting in duckdb_worker.SETTINGS:
         name, _, value = setting.partition("=")
         if name == "disabled_filesystems":  # DuckDB does not show it; the test of the sealed process shows its effect
             continue

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tests.state.test_keys import TYPED
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 from trident.testing.contracts.stores.ranges import ORDERED, rank
 from trident_state.key_order import (
     KeyRange,

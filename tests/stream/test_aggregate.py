@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.topologies import DeclaredState, node, stream
 from trident import CombinerAggregator, Count, GroupedStream, MapGet, Max, Min, Sum, TridentTopology
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.plan import nodes
 
 STATE = DeclaredState()

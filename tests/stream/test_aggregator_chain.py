@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.topologies import node, stream
 from trident import Average, Count, FirstN, Stream, Sum, TopK, TridentTopology
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.errors import DuplicateFieldError, FieldNotFoundError, TopologyError, TypeDeclarationError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.topologies import stream
 from trident import Count, MapGet, StatefulStream, Stream, Sum, TridentTopology
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.errors import DuplicateNameError, FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.topologies import node, split, stream
 from trident import Count, Debug, Filter, FilterNull, Function, TridentTuple, expr
-from trident.base.types import ddl, parse_schema
+from trident.base.spark_types import ddl, parse_schema
 from trident.operations.functions import Call
 from trident.plan import nodes
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.support.topologies import node, split, stream
 from trident import Function, expr
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.operations.functions import Call
 from trident.plan import nodes
 

@@ -16,7 +16,7 @@ import pytest
 from tests.support.topologies import node
 from trident import Count, TridentTopology, TumblingCountWindow
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.operations.functions import Call
 from trident.plan import nodes
 from trident.spouts import FixedBatchSpout

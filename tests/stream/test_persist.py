@@ -14,7 +14,7 @@ from trident.base.errors import (
     TopologyError,
     TypeDeclarationError,
 )
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.plan import nodes
 from trident.state import MemoryMapState
 from trident_state.state_shape import StateKind

@@ -14,7 +14,7 @@ from trident.base.errors import (
     TopologyError,
     TypeDeclarationError,
 )
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.plan import nodes
 
 STATE = DeclaredState()

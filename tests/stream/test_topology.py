@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from tests.support.topologies import DeclaredSpout, DeclaredState, node, stream
 from trident import Count, Debug, MapGet, TridentTopology
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.errors import (
     DuplicateFieldError,
     DuplicateNameError,

@@ -21,7 +21,7 @@ from trident.base.errors import (
     StateUnavailableError,
     TypeDeclarationError,
 )
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, PostgresMapState, RedisMapState, SqliteMapState

@@ -23,7 +23,7 @@ from trident import (
     TumblingDurationWindow,
     TumblingEventTimeWindow,
 )
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.compiler.states.shapes import shape_of
 from trident.errors import ArgumentsError, DuplicateNameError, FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.state import MemoryMapState

@@ -10,12 +10,12 @@ from pyspark.sql.types import StructType
 from tests.faults.source import NumberedSpout
 from trident import Count, Sum, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 from trident.state import MemoryMapState
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
-from trident_spouts.rereading import End
+from trident_spouts.rereadable_sources import End
 
 TOTAL = 400
 

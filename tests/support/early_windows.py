@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trident import SessionWindow
-from trident.base.changes import ADDS
+from trident.base.change_kinds import ADDS
 
 Row = tuple[str | None, float | None, int]
 """A group, a time and a number."""

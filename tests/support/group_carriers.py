@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from tests.support.inline_puts import InlinePuts
 from trident.base.attempt import Lease
-from trident.commits.batch_before import BatchBefore
 from trident.commits.carriers import Carriers
 from trident.commits.driver_carrier import DriverCarrier
 from trident.commits.executor_carrier import ExecutorCarrier
 from trident.commits.latest_search import LatestSearch
+from trident.commits.previous_states import BatchBefore
 from trident.commits.reachable_stores import Reach
 from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.program import Group

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.support.topologies import DeclaredSpout
 from trident.base.callsite import CallSite
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.files.disk import DiskFiles
 from trident.files.object_options import Storage
 from trident.outputs.parquet_outlet import ParquetOutlet

@@ -5,7 +5,7 @@ from typing import Any
 
 from trident.base.attempt import TransactionAttempt
 from trident.testing.contracts.spout_calls import waits_for
-from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.adapters.adapter_choice import as_spout
 from trident_spouts.executor import Metadata, SpoutExecutor
 
 

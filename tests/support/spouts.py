@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import read_schema, table_of

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pyspark.sql.types import StructType
 
 from trident import Stream, TridentTopology
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.spouts import FixedBatchSpout
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_state.state_shape import StateIdentity, StateKind, StateShape

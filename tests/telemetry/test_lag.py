@@ -14,7 +14,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.spouts import ArrowEmission, Budget, FeederBatchSpout, RateSpout, ReadSoFar, SpoutExecutor, SpoutKind
 from trident.testing import ManualClock
 from trident.testing.local import start_local
-from trident_spouts.budget import NO_LIMIT
+from trident_spouts.batch_budget import NO_LIMIT
 from trident_spouts.executor import Metadata
 
 START = datetime(2026, 1, 31, tzinfo=UTC)

@@ -13,7 +13,7 @@ from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.kernels import Work
 from trident.compiler.spark.step_meter import Measure, StepMeter, TaskReport
-from trident.compiler.spark.step_works import StepReports, _measures
+from trident.compiler.spark.step_work import StepReports, _measures
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 

@@ -16,13 +16,13 @@ import pytest
 import trident.testing
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SnapshotMovedError
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.state import BackingMapState, StateKind
 from trident.testing import FactoryStorage, SpoutContract, StoreContract, TestSource
 from trident.testing.contracts.spout_calls import Step, walk
 from trident.testing.contracts.stores import Setting
 from trident.testing.contracts.stores.reading import read_while_committing
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.rows import table_of

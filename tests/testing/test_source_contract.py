@@ -11,9 +11,9 @@ import pytest
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import DataLossError, SourceUnreadableError
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.testing import ChangingSource, SourceContract
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.rows import table_of

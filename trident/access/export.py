@@ -13,7 +13,7 @@ import pyarrow.parquet
 
 from trident.base.errors import StateError
 from trident.base.json_values import jsonable, to_json
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.reads.state_view import StateView
 
 FORMATS = ("parquet", "csv", "jsonl")

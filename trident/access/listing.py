@@ -10,7 +10,7 @@ from trident.access.locations import StateLocation, read_location
 from trident.base.errors import TopologyError
 from trident.log import RedisLog
 from trident.log.protocol import LogReading
-from trident.recovery.state_places import factory_at_place
+from trident.recovery.state_locations import factory_at_place
 from trident_state.memory.segments import read_manifest
 from trident_state.redis.state_discovery import find_states
 

@@ -18,9 +18,9 @@ from trident.base.errors import (
     TopologyError,
 )
 from trident.base.forked_child import free_in_child
-from trident.base.types import spark_schema
-from trident.operations.references import index_name, keys_over_changes
-from trident.reads.as_of_batch import AsOfBatch
+from trident.base.spark_types import spark_schema
+from trident.operations.table_indexes import index_name, keys_over_changes
+from trident.reads.as_of_argument import AsOfBatch
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import ReadSource, Snapshot
 from trident.reads.indexes import Index, index_of_shape, no_index
@@ -31,8 +31,7 @@ from trident.reads.static_states import ReadableStore
 from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange
-from trident_state.messages import FewFound
-from trident_state.ranged import has_order, read_ranges
+from trident_state.range_reads import has_order, read_ranges
 from trident_state.state_parts import Part
 from trident_state.state_shape import StateKind
 from trident_state.store import (
@@ -49,6 +48,7 @@ from trident_state.store import (
     scan_part,
     tags_of,
 )
+from trident_state.store_messages import FewFound
 from trident_state.tags import StateTag
 
 _T = TypeVar("_T")

@@ -28,7 +28,7 @@ from trident.log.protocol import LogReading
 from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import StateWriter
 from trident.plan.topology_protocol import TopologyPlan
-from trident.reads.as_of_batch import AsOfBatch
+from trident.reads.as_of_argument import AsOfBatch
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires

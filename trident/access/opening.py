@@ -15,7 +15,7 @@ from trident.access.opened_state import FollowedStore, OpenedState
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean, free_name
-from trident.base.types import arrow_type
+from trident.base.spark_types import arrow_type
 from trident.compiler.states.shapes import WindowMeaning, is_of_watermark, native_form, window_of
 from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
@@ -26,10 +26,10 @@ from trident.operations.aggregator_names import aggregator_name, bundle_names, b
 from trident.operations.bundles import presented
 from trident.operations.records import FirstOfRecord
 from trident.operations.timers import TIMED
-from trident.reads.as_of_batch import AsOfBatch
+from trident.reads.as_of_argument import AsOfBatch
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_description import StateDescription
-from trident.recovery.state_places import factory_at_place
+from trident.recovery.state_locations import factory_at_place
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.memory.segments import Manifest
 from trident_state.redis.state_discovery import FoundState, find_state

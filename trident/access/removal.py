@@ -27,11 +27,11 @@ from trident.log.returned_lease import give_back
 from trident.recovery.folder_owner import check_files_of, check_location_given
 from trident.recovery.fork_origin import Origin, origin_of
 from trident.recovery.other_copies import check_no_other_copy
-from trident.recovery.state_places import factory_at_place
+from trident.recovery.state_locations import factory_at_place
 from trident.run import registry
 from trident.run.reset import check_drops, drop_store
-from trident_state.messages import StoreReport
 from trident_state.store import StateFactory
+from trident_state.store_messages import StoreReport
 
 _FENCED_SECONDS = 2.0
 """Seconds after which a fenced driver has noticed the fence (it checks once a second) and ended its last write."""

@@ -30,10 +30,10 @@ from trident_state.key_order import KeyRange
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.store import Pace
-from trident_state.messages import FewFound, Found
 from trident_state.state_parts import Part
 from trident_state.state_shape import Combine, StateShape
 from trident_state.store import scan_part
+from trident_state.store_messages import FewFound, Found
 
 
 class _Incarnation(NamedTuple):

@@ -18,7 +18,7 @@ from trident.base.attempt import Holder, Lease
 from trident.base.clock import SystemClock
 from trident.base.crash_points import reach
 from trident.base.errors import SavepointError, TopologyActiveError
-from trident.base.step import user_level
+from trident.base.verb_call import user_level
 from trident.configuration.file_locations import folder
 from trident.configuration.settings import Settings
 from trident.configuration.start_options import OptionValues

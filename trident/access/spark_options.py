@@ -18,7 +18,7 @@ from trident.base.redis_address import redacted
 from trident.configuration.value_kinds import pairs_of
 from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
-from trident.reads.as_of_batch import AsOfBatch
+from trident.reads.as_of_argument import AsOfBatch
 from trident.reads.committed_reads import Isolation
 from trident.reads.key_tables import key_table
 from trident.reads.keys_from_json import key_of_json

@@ -14,7 +14,7 @@ from trident.access.spark_options import StateOptions
 from trident.access.spark_table import SparkTable
 from trident.base.errors import SnapshotMovedError, StateEndedError, StateShapeError
 from trident.reads.previous_reads import txid_before
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.state_parts import Part
 
 

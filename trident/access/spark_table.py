@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StructField, StructType
 
 from trident.base.errors import StateShapeError, TopologyError
-from trident.base.types import arrow_schema, spark_schema
+from trident.base.spark_types import arrow_schema, spark_schema
 from trident.reads.flat_tables import spread_structs
 from trident.reads.state_description import StateDescription
 

@@ -15,7 +15,7 @@ from trident.plan.nodes import SpoutSource, StateWriter
 from trident.recovery.backfills import all_above, unused_beginning
 from trident.recovery.state_compatibility import changed_parts
 from trident.recovery.state_evolution import declared_former
-from trident_spouts.rereading import RereadableSpout
+from trident_spouts.rereadable_sources import RereadableSpout
 from trident_state.fingerprint import shown_shapes
 from trident_state.memory.segments import read_manifest
 from trident_state.state_shape import StateIdentity, StateShape

@@ -9,11 +9,11 @@ from trident.reads.commit_times import CommitTimes
 from trident.reads.stream_positions import StreamPosition
 from trident.server.event_ring import EventRing
 from trident.server.stop_advice import fault_of
-from trident.server.watched import GroupStatus, TopologyStatus, positions_of
+from trident.server.watched_topology import GroupStatus, TopologyStatus, positions_of
 
 
 class WatchedTopology:
-    """The page's view of an opened topology: the protocol `Watched` (``server/watched.py``) without a run.
+    """The page's view of an opened topology: the protocol `Watched` (``server/watched_topology.py``) without a run.
 
     `committed` returns the last committed txid of each group, `times` when the batches of a group were committed,
     `positions` how far the streams have read.

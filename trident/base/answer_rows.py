@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import Row
 
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 
 if TYPE_CHECKING:
     import pandas as pd

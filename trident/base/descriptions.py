@@ -5,7 +5,7 @@ from enum import Enum
 
 from pyspark.sql.types import StructType
 
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 
 
 class Written(str):

@@ -7,7 +7,7 @@ from typing import Any
 from trident.base.errors import MissingPackageError
 from trident.base.forked_child import in_child, sever
 from trident.base.redis_address import redacted, shown_url
-from trident.base.secrets import SOURCES, read_secret
+from trident.base.secret_references import SOURCES, read_secret
 
 SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
 

@@ -13,7 +13,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from trident.base.secrets import SOURCES, read_secret
+from trident.base.secret_references import SOURCES, read_secret
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 

@@ -18,7 +18,7 @@ with waiting batches (`trident.compiler.outline`), so it must not change.
 def split_schema(streams: Sequence[tuple[str, spark.StructType]]) -> spark.StructType:
     """Return the fields of these streams' tuples in one table. A tuple has nulls in the fields of the other streams.
 
-    >>> from trident.base.types import ddl, parse_schema
+    >>> from trident.base.spark_types import ddl, parse_schema
     >>> ddl(split_schema([("orders", parse_schema("id long")), ("errors", parse_schema("line string"))]))
     'place tinyint NOT NULL, `0.id` bigint, `1.line` string'
     """

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
-from trident.base.secrets import read_secret
+from trident.base.secret_references import read_secret
 
 _SECRET = re.compile(r"secret|passw|pwd|token|credential|(access|api|private)[-_. ]?key", re.IGNORECASE)
 """The names of values that are not shown."""

@@ -14,8 +14,8 @@ import msgspec
 from trident.base.attempt import TransactionAttempt
 from trident.base.crash_points import reach
 from trident.base.errors import FencedError, LogError, StateError
-from trident.base.types import arrow_schema
-from trident.batches import events as on
+from trident.base.spark_types import arrow_schema
+from trident.batches import coordinator_events as on
 from trident.batches.attempts import Attempts
 from trident.batches.run_context import GroupContext
 from trident.frozen.results import Result

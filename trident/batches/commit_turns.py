@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, FencedError, LogError, TridentError
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.retries import retries_of
 from trident.batches.run_context import GroupContext
 from trident.commits.commit_errors import REPEATED, TRANSIENT

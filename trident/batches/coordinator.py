@@ -21,9 +21,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, TridentError
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
+from trident.batches.coordinator_events import Action, Event
 from trident.batches.coordinator_settings import Rules as Rules
-from trident.batches.events import Action, Event
 from trident.batches.retries import Failures, deadly, longer
 from trident.commits.commit_errors import TRANSIENT
 from trident.log.group_records import BatchPlan, History, Positions, positions_after

@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 from trident.base.crash_points import reach
 from trident.base.errors import TopologyConditionError
 from trident.base.interruptible_waits import Flag
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.attempt_runs import AttemptRuns
 from trident.batches.commit_turns import CommitTurns
 from trident.batches.coordinator import Coordinator, Rules
@@ -44,10 +44,10 @@ from trident.batches.retries import retries_of
 from trident.batches.run_context import GroupContext
 from trident.commits.user_code import COMMIT_LANE
 from trident.log.group_records import BatchPlan, Positions
-from trident.plan.hints import Hints
+from trident.plan.parallelism_hints import Hints
 from trident.reads.stream_positions import StreamPosition, stream_position
 from trident.spouts.dead_letters import ReplaySpout
-from trident.user_calls.threads import MakeThreads, Threads
+from trident.user_calls.daemon_threads import MakeThreads, Threads
 from trident.user_calls.watched_calls import PATIENCE_SECONDS
 from trident.user_calls.watched_store import STATE_LANE
 from trident_spouts.executor import ReadSoFar

@@ -8,8 +8,8 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock
 from trident.base.log_fields import RunLogger
 from trident.base.metrics import MetricsRegistry
-from trident.batches import events as on
-from trident.batches.slots import Slots
+from trident.batches import coordinator_events as on
+from trident.batches.attempt_slots import Slots
 from trident.batches.sources import Sources
 from trident.commits.committer import Committer
 from trident.commits.output_memory import LogMemory
@@ -25,7 +25,7 @@ from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.takeover import explained
 from trident.telemetry.batch_trace import Trace
 from trident.telemetry.progress import Progress
-from trident.user_calls.threads import MakeThreads, Threads
+from trident.user_calls.daemon_threads import MakeThreads, Threads
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from trident.batches.batch_sizes import Amount, BatchSizes
 from trident.log.group_records import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
-from trident_spouts.budget import NO_LIMIT
+from trident_spouts.batch_budget import NO_LIMIT
 from trident_spouts.context import SpoutContext
 from trident_spouts.context import opened as opened_with
 from trident_spouts.executor import (

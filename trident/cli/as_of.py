@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
-from trident.reads.moments import moment_of
 from trident.reads.tags import tag_name_of
+from trident.reads.time_reads import moment_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -24,8 +24,8 @@ from trident.cluster.driver_session import driver_session
 from trident.cluster.program import load_topology
 from trident.cluster.spark_confs import check_confs
 from trident.configuration.start_options import StartOptions
-from trident.doctor.case import Case
 from trident.doctor.checks import CHECKS, Diagnosis, diagnoses
+from trident.doctor.examined_setup import Case
 from trident.doctor.foreign_errors import said
 
 

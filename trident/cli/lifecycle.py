@@ -30,7 +30,7 @@ from trident.cluster.stored_driver import drive
 from trident.cluster.stored_topology import Home, Report, StoredTopology
 from trident.cluster.submission import submit as stored_by_submit
 from trident.configuration.start_options import StartOptions
-from trident.plan.hints import named_hints
+from trident.plan.parallelism_hints import named_hints
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -10,7 +10,7 @@ from trident.base.errors import DRPCArgumentError, DRPCNotFoundError, StateError
 from trident.base.json_values import read_json
 from trident.base.names import did_you_mean
 from trident.base.short_texts import short_repr
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 from trident.cli.output import format_option, show
 from trident.cli.server_options import ServerArguments, server_options
 from trident.client.drpc_client import DRPCClient

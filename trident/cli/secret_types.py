@@ -9,7 +9,7 @@ import click
 
 from trident.base.errors import TopologyError
 from trident.base.redis_address import redacted
-from trident.base.secrets import SOURCES
+from trident.base.secret_references import SOURCES
 from trident.configuration.value_kinds import pairs_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from trident.access.export import rows_of
 from trident.cli.as_of import as_of_option
 from trident.cli.output import format_option, show
+from trident.cli.query_target import SourceArguments, source_options
 from trident.cli.server_options import ServerArguments
-from trident.cli.sources import SourceArguments, source_options
 from trident.sql.sql_result import distinct_names
 
 

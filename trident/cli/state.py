@@ -19,7 +19,7 @@ from trident.cli.locations import files_at, location_options, read_locations
 from trident.cli.output import format_option, show
 from trident.cli.program_options import came, checked_program, log_at
 from trident.cluster.program import load_topology
-from trident.reads.as_of_batch import AsOfBatch
+from trident.reads.as_of_argument import AsOfBatch
 from trident.reads.committed_reads import Isolation
 from trident.reads.keys_from_json import beginning_of_text, key_of_text
 from trident.reads.state_view import StateView

@@ -8,8 +8,8 @@ import click
 from trident.access.opened_topology import OpenedTopology
 from trident.cli.as_of import as_of_option
 from trident.cli.output import format_option, show
+from trident.cli.query_target import SourceArguments, source_options
 from trident.cli.server_options import ServerArguments
-from trident.cli.sources import SourceArguments, source_options
 from trident.client.drpc_client import DRPCClient
 from trident.reads.tagging import Tag
 

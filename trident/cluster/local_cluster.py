@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.context_manager import Ending
 from trident.base.durations import Duration, read_limit
 from trident.base.errors import TopologyActiveError, TopologyConditionError, TopologyError, TopologyNotFoundError

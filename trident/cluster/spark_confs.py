@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from trident.base.errors import TopologyError
 from trident.base.redis_address import redacted
-from trident.base.secrets import SOURCES, read_secret
+from trident.base.secret_references import SOURCES, read_secret
 
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """The names of settings that Spark treats as secrets (spark.redaction.regex)."""

@@ -39,7 +39,7 @@ from trident.log import RedisLog
 from trident.log.protocol import LogAbsentError
 from trident.log.snapshot_home import NoHome
 from trident.plan.guarantee import check_exactly_once
-from trident.plan.hints import named_hints
+from trident.plan.parallelism_hints import named_hints
 from trident.plan.spout_options import with_spout_options
 from trident.plan.topology_protocol import TopologyPlan
 from trident.topology import TridentTopology

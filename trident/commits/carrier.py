@@ -15,7 +15,7 @@ from trident.compiler.states.updates import NextDue
 from trident.frozen.results import Result
 from trident.plan.nodes import Node, StateReader, StateUpdate, StateWriter
 from trident_spouts.executor import Emission
-from trident_state.messages import Applied
+from trident_state.store_messages import Applied
 
 Tuples: TypeAlias = pa.Table | Emission
 """The tuples from which a later stage starts: in the driver, or for workers to read."""

@@ -17,7 +17,7 @@ from trident.compiler.program import Output
 from trident.frozen.results import FrozenFiles, Result
 from trident.plan.nodes import Node, StateReader, StateWriter, sources_of
 from trident_spouts.shared_reading import SharesEmission
-from trident_state.messages import Applied
+from trident_state.store_messages import Applied
 
 T = TypeVar("T")
 

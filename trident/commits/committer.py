@@ -18,7 +18,6 @@ from trident.base.clock import Clock, SystemClock
 from trident.base.crash_points import reach
 from trident.base.errors import FencedError, SparkFailedError
 from trident.base.log_fields import RunLogger
-from trident.commits.batch_before import BatchBefore
 from trident.commits.carrier import StageTables
 from trident.commits.carriers import Carriers
 from trident.commits.driver_carrier import DriverCarrier
@@ -27,6 +26,7 @@ from trident.commits.executor_carrier import ExecutorCarrier
 from trident.commits.latest_search import LatestSearch
 from trident.commits.operator_hooks import OperatorHooks
 from trident.commits.output_memory import KEPT
+from trident.commits.previous_states import BatchBefore
 from trident.commits.reachable_stores import Reach
 from trident.commits.stage_writes import StageTurn, StageWrites
 from trident.commits.state_queries import StateQueries

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateValueError
-from trident.base.values import OutsideYears
+from trident.base.value_conversion import OutsideYears
 from trident.base.years import OUTSIDE_YEARS
-from trident.commits.batch_before import BatchBefore
 from trident.commits.carrier import Made, UpdateWork
 from trident.commits.latest_search import LatestSearch
 from trident.commits.operator_hooks import OperatorHooks
+from trident.commits.previous_states import BatchBefore
 from trident.commits.user_code import UserCode
 from trident.compiler.program import Output
 from trident.compiler.state_updates import compile_state_update
@@ -24,8 +24,8 @@ from trident.log.frozen_batches import FrozenBatches
 from trident.log.frozen_results import with_dropped
 from trident.plan.nodes import StateReader, StateWriter, Watermark, sources_of
 from trident_spouts.shared_reading import SharesEmission
-from trident_state.messages import Applied
 from trident_state.store import Store
+from trident_state.store_messages import Applied
 
 
 @dataclass

@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import StateKeyError
-from trident.base.types import spark_schema
-from trident.commits.batch_before import BatchBefore
+from trident.base.spark_types import spark_schema
 from trident.commits.carrier import LeftToDriver, Made, UpdateWork
 from trident.commits.latest_search import LatestSearch
+from trident.commits.previous_states import BatchBefore
 from trident.commits.reachable_stores import Reach
 from trident.commits.user_code import UserCode
 from trident.compiler.carrier_choice import CarrierPlan
@@ -21,7 +21,7 @@ from trident.compiler.keyed_updates import KeyedUpdate
 from trident.compiler.program import Output
 from trident.compiler.states.queries import Question
 from trident.compiler.states.update_types import Clock
-from trident.compiler.windows.time import clock_of, field_of_latest, latest_of
+from trident.compiler.windows.time_windows import clock_of, field_of_latest, latest_of
 from trident.frozen.files import FrozenFolders
 from trident.frozen.results import FrozenFiles, Result
 from trident.log.frozen_batches import FrozenBatches
@@ -30,8 +30,8 @@ from trident.plan.nodes import StateReader, StateUpdate, StateWriter, Window, so
 from trident.reads.static_states import SharedForeignState
 from trident_spouts.executor import Emission
 from trident_spouts.shared_reading import SharesEmission
-from trident_state.messages import Applied
 from trident_state.store import Readable, Shared
+from trident_state.store_messages import Applied
 
 
 @dataclass

@@ -8,7 +8,7 @@ from trident.commits.carrier import Tuples
 from trident.commits.user_code import UserCode
 from trident.compiler.engine import Puts
 from trident.compiler.latest_times import LatestTimes
-from trident.compiler.windows.time import field_of_latest
+from trident.compiler.windows.time_windows import field_of_latest
 from trident.plan.nodes import Watermark, Window
 from trident_spouts.shared_reading import SharesEmission
 

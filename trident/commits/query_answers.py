@@ -11,7 +11,7 @@ from trident.plan.nodes import CommittedQuery, HeldState, StateReader, StaticSta
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.reads.static_states import ReadableStore
 from trident_state.key_order import KeyRange
-from trident_state.ranged import ranges_of
+from trident_state.range_reads import ranges_of
 
 
 class Answers:

@@ -34,7 +34,7 @@ from trident.plan.nodes import (
 from trident.telemetry.event_time import EventTime
 from trident.telemetry.hottest_key import hottest_of
 from trident.telemetry.turn_summary import StateSummary, TurnSummary
-from trident_state.messages import Applied
+from trident_state.store_messages import Applied
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from trident.log.frozen_batches import FrozenBatches, lacking, missed
 from trident.log.protocol import Birth, TransactionLog
 from trident.plan.nodes import StateWriter
 from trident.recovery.incarnations import check_this_log, of_another_life
-from trident_state.messages import Applied
 from trident_state.store import Store
+from trident_state.store_messages import Applied
 
 T = TypeVar("T")
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TypeVar
 
-from trident.base.values import conform
-from trident.commits.batch_before import BatchBefore
+from trident.base.value_conversion import conform
 from trident.commits.carrier import Entering, StageTables, UpdateWork
 from trident.commits.carriers import Carriers
 from trident.commits.due_states import DueStates
+from trident.commits.previous_states import BatchBefore
 from trident.commits.state_queries import StateQueries
 from trident.commits.store_writes import StoreWrites
 from trident.compiler.frozen_parts import files_of

@@ -13,13 +13,13 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite
 from trident.commits.query_answers import Answers
-from trident.compiler.layout import stage_ends
 from trident.compiler.program import Stage
+from trident.compiler.stage_layout import stage_ends
 from trident.frozen.results import Result, StageResult
 from trident.outputs.outlets import HandOver
 from trident.plan.function_sites import sites_in
 from trident.plan.nodes import CommittedQuery, Node, Sink, StateReader, TableChanges, walk
-from trident.user_calls.threads import Threads
+from trident.user_calls.daemon_threads import Threads
 from trident.user_calls.watched_calls import Subject, WatchedCalls
 from trident_spouts.executor import Emission
 

@@ -14,8 +14,8 @@ from trident.base.cached_property import cached_property
 from trident.base.errors import UserCodeError
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts, why_not_by_key
-from trident.compiler.layout import check_pickles
 from trident.compiler.program import Group, Output, Stage
+from trident.compiler.stage_layout import check_pickles
 from trident.compiler.states.queries import Question
 from trident.operations.query_functions import answers_repeat
 from trident.plan.nodes import (

@@ -24,8 +24,8 @@ from trident.frozen.results import FrozenFiles, Result, StageResult
 from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
-from trident_state.messages import Put
 from trident_state.store import SharedBatch, SharedSnapshot
+from trident_state.store_messages import Put
 
 REQUEST = pa.field("\0request", pa.int64())
 """The field that distinguishes requests while they are answered. Users cannot give a field this name."""

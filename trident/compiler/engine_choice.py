@@ -5,7 +5,7 @@ from typing import get_args
 
 from trident.base.errors import MissingSessionError, TopologyError
 from trident.base.names import did_you_mean
-from trident.base.step import is_ours
+from trident.base.verb_call import is_ours
 from trident.compiler.carrier_choice import writers_of_step
 from trident.operations.functions import Call
 from trident.plan.nodes import BestEffort, ForeachBatch, HeldState, Node, SpoutSource, StateQuery, walk

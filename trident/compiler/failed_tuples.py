@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError, UserFunctionError
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.columns.dead_letters import Caught, LetterRecord, Letters
 from trident.compiler.columns.kernels import work_of
 from trident.compiler.program import Output, Stage

@@ -22,7 +22,7 @@ from trident.compiler.states.updates import Updated
 from trident.plan.nodes import Node, StateSpec, StateUpdate, sources_of, watermarks_of
 from trident.plan.state_schema import keys_of
 from trident.plan.states import state_traits
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import encode_keys, hash_keys
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.types import arrow_schema
-from trident.compiler.on_worker import Batches, OnWorker
-from trident.compiler.windows.time import latest_of
+from trident.base.spark_types import arrow_schema
+from trident.compiler.partition_functions import Batches, OnWorker
+from trident.compiler.windows.time_windows import latest_of
 from trident_spouts.shared_reading import SharesEmission
-from trident_spouts.workers import numbers_of
+from trident_spouts.spark_workers import numbers_of
 
 LATEST = pa.schema([("latest", pa.int64())])
 

@@ -27,14 +27,14 @@ from trident.base.errors import (
     OutputUnavailableError,
 )
 from trident.base.folder_names import escaped
-from trident.base.values import to_python
-from trident.compiler.on_worker import Batches, OnWorker
+from trident.base.value_conversion import to_python
+from trident.compiler.partition_functions import Batches, OnWorker
 from trident.compiler.row_order import footer_note, noted
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.frozen.files import read_frozen
 from trident.frozen.results import FrozenFiles
-from trident_spouts.workers import numbers_of
+from trident_spouts.spark_workers import numbers_of
 
 PART = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())])
 """The row in which a task describes a file that it wrote."""

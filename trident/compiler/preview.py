@@ -13,16 +13,16 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError
 from trident.base.run_facts import NO_FACTS, RunFacts
-from trident.base.types import arrow_schema
-from trident.base.values import conform, to_python
+from trident.base.spark_types import arrow_schema
+from trident.base.value_conversion import conform, to_python
 from trident.compiler.arrow.engine import columns_of
 from trident.compiler.arrow.evaluation import Evaluation, Run
-from trident.compiler.layout import layout
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.inputs import stage_input
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, local_session, released, run_session
 from trident.compiler.spark.sql_names import all_quoted
+from trident.compiler.spark.stage_inputs import stage_input
+from trident.compiler.stage_layout import layout
 from trident.plan.nodes import CommittedQuery, Node, RequestSource, SpoutSource, StateStep, walk
 from trident.plan.traits import has_python_form
 from trident_spouts.context import SpoutContext, opened

@@ -12,7 +12,6 @@ import pyarrow as pa
 from trident.base.cached_property import cached_property
 from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.compiler.outline import Outline, outline_of
-from trident.plan.hints import Hints, hints_in
 from trident.plan.nodes import (
     Debug,
     Derived,
@@ -27,6 +26,7 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
+from trident.plan.parallelism_hints import Hints, hints_in
 from trident_state.state_shape import StateShape
 
 

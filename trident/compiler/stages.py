@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trident.base.types import arrow_schema, select
+from trident.base.spark_types import arrow_schema, select
 from trident.compiler.program import Group, Output, Program, RequestPlan, Stage
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.plan.debugged_steps import DebugSteps, shown_steps

@@ -15,14 +15,14 @@ from trident.compiler.states.stateful import stateful_update
 from trident.compiler.states.table_rows import last_of_key
 from trident.compiler.states.update_types import RunJoin, RunLate, RunWindow, WindowBatch
 from trident.compiler.states.updates import RunUpdate, Updated, reducer_update, updater_update
-from trident.compiler.windows.combined import combined_update
-from trident.compiler.windows.count import count_update
+from trident.compiler.windows.combined_windows import combined_update
+from trident.compiler.windows.count_windows import count_update
 from trident.compiler.windows.duplicates import first_of_key
-from trident.compiler.windows.gathered import gathered_update
+from trident.compiler.windows.gathered_windows import gathered_update
 from trident.compiler.windows.interval_joins import interval_join
 from trident.compiler.windows.late_tuples import late_tuples
-from trident.compiler.windows.sessions import session_update
-from trident.compiler.windows.time import watermark_update
+from trident.compiler.windows.session_windows import session_update
+from trident.compiler.windows.time_windows import watermark_update
 from trident.compiler.windows.timers import timed_update
 from trident.compiler.windows.window_joins import window_join
 from trident.operations.column_updaters import LastOfKey

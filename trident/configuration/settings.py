@@ -10,7 +10,7 @@ from trident.configuration.start_options import OptionValues
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.frozen.files import FrozenFolders
-from trident.plan.hints import Hints
+from trident.plan.parallelism_hints import Hints
 
 STATES = "states"
 """The folder of all snapshots of states in memory, relative to the root of the run's files."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trident.base.checks import check_flag, check_whole_number
+from trident.base.argument_checks import check_flag, check_whole_number
 from trident.base.durations import read_limit, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.names import check_name, did_you_mean
 from trident.base.user_config import UserConfig, check_user_values
 from trident.configuration.file_locations import check_storage, files_place, folder
 from trident.plan.debugged_steps import check_debug
-from trident.plan.hints import check_hints
+from trident.plan.parallelism_hints import check_hints
 from trident.plan.spout_options import check_spout_options, joined_spout_options
 from trident_spouts.wait_strategy import check_wait_strategy
 

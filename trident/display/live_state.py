@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.errors import TridentError
 from trident.base.html_table import html_table
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.display.display import Watched
 from trident.display.live_output import LiveOutput, MimeTexts
 from trident.reads.state_view import StateView

@@ -11,7 +11,7 @@ from trident.base.errors import TopologyError, TridentError
 from trident.base.finding import Finding
 from trident.configuration.file_locations import folder
 from trident.doctor import disk
-from trident.doctor.case import Case
+from trident.doctor.examined_setup import Case
 from trident.files.disk import DiskFiles
 from trident.log.protocol import LogReading
 from trident.log.sqlite_log import SqliteLog

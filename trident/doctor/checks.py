@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 from trident.base.errors import MissingPackageError, TridentError
 from trident.base.finding import Finding
-from trident.doctor.case import Case
 from trident.doctor.checkpoint import checkpoint, log
 from trident.doctor.configuration import configuration
+from trident.doctor.examined_setup import Case
 from trident.doctor.files_location import files_location
 from trident.doctor.foreign_errors import said
 from trident.doctor.java import java, spark_home, worker_python
 from trident.doctor.machine import names, open_files, port
 from trident.doctor.missing_package import missing
 from trident.doctor.packages import packages
-from trident.doctor.parts import parts, program
+from trident.doctor.program_parts import parts, program
 from trident.doctor.workers import spark
 
 Check = Callable[[Case], Iterable[Finding]]

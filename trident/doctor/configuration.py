@@ -6,7 +6,7 @@ from trident.base.errors import TopologyError
 from trident.base.finding import Finding
 from trident.configuration.layers import configured
 from trident.configuration.start_options import checked
-from trident.doctor.case import Case
+from trident.doctor.examined_setup import Case
 
 
 def configuration(case: Case) -> Iterable[Finding]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from trident.base.errors import MissingPackageError, TridentError
 from trident.base.finding import Finding
 from trident.configuration.file_locations import files_place
-from trident.doctor.case import Case
+from trident.doctor.examined_setup import Case
 from trident.doctor.file_store import StoreTrial
 
 

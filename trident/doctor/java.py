@@ -9,7 +9,7 @@ import pyspark
 
 from trident.base.finding import Finding
 from trident.base.java import LEAST, is_java_bundled, java_version, machine_java
-from trident.doctor.case import Case
+from trident.doctor.examined_setup import Case
 
 _NO_SPARK = 'Spark does not start; topologies with start(engine="embedded") need no Java'
 

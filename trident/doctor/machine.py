@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterable
 
 from trident.base.finding import Finding
-from trident.doctor.case import Case
+from trident.doctor.examined_setup import Case
 
 LEAST_FILES = 1024
 """The least number of open files that a driver with Spark, a server and some states needs."""

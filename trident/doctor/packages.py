@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from importlib import metadata
 
 from trident.base.finding import Finding
-from trident.doctor.case import Case
+from trident.doctor.examined_setup import Case
 
 DISTRIBUTION = "trident-pyspark"
 

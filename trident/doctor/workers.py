@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from trident.base.errors import TridentError
 from trident.base.finding import Examined, Finding
 from trident.configuration.file_locations import files_place
-from trident.doctor.case import Case
+from trident.doctor.examined_setup import Case
 from trident.doctor.file_store import StoreTrial
 from trident.doctor.foreign_errors import said
-from trident.doctor.on_worker import COLUMNS, Examination
-from trident.doctor.parts import parts_of
+from trident.doctor.program_parts import parts_of
+from trident.doctor.worker_examination import COLUMNS, Examination
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,20 +25,20 @@ from trident.base.errors import (
 from trident.base.html_table import html_table
 from trident.base.names import did_you_mean
 from trident.base.short_texts import typed_brief
-from trident.base.types import arrow_schema, ddl
-from trident.base.values import NotAccepted
+from trident.base.spark_types import arrow_schema, ddl
+from trident.base.value_conversion import NotAccepted
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.engine import REQUEST, Answer
 from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Reads
-from trident.drpc.combining import AtWork, Combining
+from trident.drpc.request_combining import AtWork, Combining
 from trident.drpc.request_queue import Audience, Late
 from trident.plan.function_sites import sites_in
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.state_schema import present_of
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
-from trident.user_calls.threads import ended_by_user_code
+from trident.user_calls.daemon_threads import ended_by_user_code
 from trident.user_calls.watched_calls import Subject, current_line
 from trident_state.few_keys import Key
 from trident_state.key_order import KeyRange
@@ -62,7 +62,7 @@ _EVERYBODYS = (
 class Arguments:
     """The declared arguments of one DRPC function.
 
-    >>> from trident.base.types import parse_schema
+    >>> from trident.base.spark_types import parse_schema
     >>> Arguments("lookup", parse_schema("user long, day string")).bind((1,), {"day": "2024-02-29"})
     [1, '2024-02-29']
     """

@@ -10,20 +10,20 @@ from pyspark.sql import types as spark
 from pyspark.sql.types import DataType, StructType
 
 from trident.base.names import did_you_mean
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.expressions import (  # noqa: F401  # they add rules
-    arithmetic,
+    arithmetic_rules,
     casts,
-    choices,
-    collections,
-    digests,
-    matches,
-    texts,
-    times,
-    zones,
+    collection_rules,
+    condition_rules,
+    digest_rules,
+    regex_rules,
+    text_rules,
+    time_rules,
+    time_zone_rules,
 )
 from trident.expressions.casts import cast_types
-from trident.expressions.kinds import (
+from trident.expressions.expression_types import (
     BINARY,
     BOOLEAN,
     DATE,

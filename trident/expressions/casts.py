@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from pyspark.sql import types as spark
 from pyspark.sql.types import DataType
 
-from trident.base.types import type_ddl
-from trident.expressions.arithmetic import fitted
-from trident.expressions.kinds import (
+from trident.base.spark_types import type_ddl
+from trident.expressions.arithmetic_rules import fitted
+from trident.expressions.expression_types import (
     Mismatch,
     as_decimal,
     bounds_of,

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
-from trident.base.types import arrow_type
-from trident.expressions.kinds import Mismatch
+from trident.base.spark_types import arrow_type
+from trident.expressions.expression_types import Mismatch
 
 Datum: TypeAlias = pa.Array | pa.Scalar
 """The values of an expression for all tuples: an array, or one value for all."""

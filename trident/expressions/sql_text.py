@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
 from trident.expressions.binding import Bound, BoundCall, BoundCase, BoundField, BoundLiteral
 from trident.expressions.rules import RULES, quoted_text
-from trident.expressions.times import micros_of, time_sql
+from trident.expressions.time_rules import micros_of, time_sql
 
 
 def sql_text(part: Bound, inputs: Sequence[str]) -> str:

@@ -11,8 +11,8 @@ from pyspark.sql.types import DataType
 
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
-from trident.base.types import parse_type, type_ddl
-from trident.expressions.patterns import asked_pattern
+from trident.base.spark_types import parse_type, type_ddl
+from trident.expressions.portable_regex import asked_pattern
 
 
 class ColumnExpression:

@@ -14,7 +14,7 @@ import pyarrow.fs
 from trident.base.errors import SourceUnreadableError, TopologyError
 from trident.base.forked_child import check_not_inherited
 from trident.base.optional_packages import optional_package
-from trident.base.secrets import read_secret
+from trident.base.secret_references import read_secret
 from trident.base.short_texts import one_line
 
 _LIMITS = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry_timeout": "15s"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from trident.base.errors import TopologyError
-from trident.base.secrets import SOURCES, read_secret
+from trident.base.secret_references import SOURCES, read_secret
 
 _OPEN = frozenset(
     {

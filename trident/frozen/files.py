@@ -18,8 +18,8 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.durable_files import Summed
 from trident.base.errors import LogCorruptError
-from trident.base.values import conform
-from trident.files.executors_files import check_found
+from trident.base.value_conversion import conform
+from trident.files.executor_files import check_found
 from trident.files.store import FileStore
 from trident.frozen.results import FrozenFile, FrozenFiles, Result
 

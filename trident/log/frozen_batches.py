@@ -12,8 +12,8 @@ from trident.frozen.files import read_whole
 from trident.frozen.results import Result
 from trident.log.frozen_results import thaw, time_of, ttl_of
 from trident.log.protocol import LogReading
-from trident_state.binary import TooLong, one_chunk
-from trident_state.messages import Update
+from trident_state.binary_arrays import TooLong, one_chunk
+from trident_state.store_messages import Update
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from trident_state.redis.command_routing import Link
 from trident_state.redis.examination import examine_servers
 from trident_state.redis.failures import Reply, check_all
 from trident_state.redis.scripts import Script
-from trident_state.redis.server import check_server, parse_info
+from trident_state.redis.server_check import check_server, parse_info
 from trident_state.redis.wire import command
 
 _LUA = files("trident.log") / "lua"

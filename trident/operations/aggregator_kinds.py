@@ -7,8 +7,8 @@ from pyspark.sql import types as spark
 from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import brief
-from trident.base.step import Step
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
+from trident.base.verb_call import Step
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.registry import called_like
 from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting, PandasAggregation, Reduction

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql.types import StructType
 
-from trident.base.types import arrow_schema, ddl
+from trident.base.spark_types import arrow_schema, ddl
 from trident.operations.avro_records import AvroRecords, AvroSchema
 from trident.operations.output_fields import value_fields
 

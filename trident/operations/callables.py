@@ -10,7 +10,7 @@ from pyspark.util import PythonEvalType
 from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import brief
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.expressions.tree import ColumnExpression
 from trident.operations.annotations import Returns, read_returns, type_of
 from trident.operations.context import has_lifecycle

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import DataType, DecimalType, FractionalType, IntegralType, LongType, StringType
 
-from trident.base.changes import ADDS, KINDS, adding
+from trident.base.change_kinds import ADDS, KINDS, adding
 from trident.base.short_texts import short_repr
 from trident.operations.aggregates.base import negated
 from trident.operations.column_functions import RAISED, ColumnFunction

@@ -14,7 +14,7 @@ from typing import Any
 from trident.base.callsite import site_of
 from trident.base.errors import TopologyError
 from trident.base.short_texts import short_repr
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregators import CombinerAggregator, ReducerAggregator
 from trident.operations.annotations import may_be_none

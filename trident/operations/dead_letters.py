@@ -5,8 +5,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from trident.base.checks import check_whole_number
-from trident.base.types import parse_schema
+from trident.base.argument_checks import check_whole_number
+from trident.base.spark_types import parse_schema
 
 LETTER: StructType = parse_schema(
     "id string, stream string, step string, function string, error string, message string, tuple string, txid long, "

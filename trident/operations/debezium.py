@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 from pyspark.sql.types import StructField, StructType
 
-from trident.base.changes import CHANGE, KIND
+from trident.base.change_kinds import CHANGE, KIND
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief, short_repr
-from trident.base.types import arrow_schema, ddl
+from trident.base.spark_types import arrow_schema, ddl
 from trident.operations.avro_records import AvroRecords, AvroSchema
 from trident.operations.debezium_values import Decimals, RowReader, Timestamps, is_unavailable
 from trident.operations.json_values import refuse_registered, unregistered
 from trident.operations.output_fields import value_fields
-from trident_spouts.files.values import JsonNumber
+from trident_spouts.files.value_conversion import JsonNumber
 
 _JSON = msgspec.json.Decoder(float_hook=JsonNumber)
 

@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeVar, get_args
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.base.checks import check_choice
-from trident.base.values import type_name
+from trident.base.argument_checks import check_choice
+from trident.base.value_conversion import type_name
 from trident.operations.avro_values import plain_value
 from trident.operations.json_values import accepted_types
-from trident_spouts.files.jsonlines import read_field
-from trident_spouts.files.values import JsonNumber, ValueReader
+from trident_spouts.files.json_lines import read_field
+from trident_spouts.files.value_conversion import JsonNumber, ValueReader
 
 Decimals = Literal["precise", "string", "double"]
 Timestamps = Literal["millis", "micros", "nanos"]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.errors import TopologyError
 
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.short_texts import brief
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.functions import Operation
 
 

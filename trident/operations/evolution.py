@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from trident.base.errors import TypeDeclarationError
 from trident.base.names import brief
-from trident.base.step import Step
-from trident.base.types import arrow_type, parse_schema, parse_type
+from trident.base.spark_types import arrow_type, parse_schema, parse_type
+from trident.base.verb_call import Step
 
 _USAGE = "Evolution(was, value=, by=, add=)"
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
 from trident.base.cached_property import cached_property
-from trident.base.types import arrow_type
-from trident.base.values import to_arrow
+from trident.base.spark_types import arrow_type
+from trident.base.value_conversion import to_arrow
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.count import Count
 from trident.operations.aggregates.sum import Sum

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trident.base.names import brief
-from trident.base.step import Step
+from trident.base.verb_call import Step
 
 _SOURCES = (
     "a pandas or Spark DataFrame, an Arrow table, the path of a Parquet file, a state that openState opened, "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
-from trident.base.step import Step
+from trident.base.verb_call import Step
 
 
 class _JoinTypes(enum.EnumType):

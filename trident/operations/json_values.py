@@ -10,16 +10,16 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.accepted_values import check_nulls
-from trident.base.checks import check_flag
-from trident.base.types import arrow_schema, ddl
-from trident.base.values import exact_type, to_arrow
+from trident.base.argument_checks import check_flag
+from trident.base.spark_types import arrow_schema, ddl
+from trident.base.value_conversion import exact_type, to_arrow
 from trident.operations.column_functions import PartlyColumns
 from trident.operations.output_fields import value_fields
 from trident.operations.registry_form import HEAD, looks_registered, schema_number
 from trident_spouts.files.json_columns import JsonColumns, decoder_for, holds_decimals
-from trident_spouts.files.jsonlines import read_object
+from trident_spouts.files.json_lines import read_object
+from trident_spouts.files.value_conversion import Numbers, ValueReader
 from trident_spouts.files.value_options import check_values
-from trident_spouts.files.values import Numbers, ValueReader
 
 _DECODER = msgspec.json.Decoder()
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.callables import bind, check_not_class
 from trident.operations.functions import TridentCollector
 

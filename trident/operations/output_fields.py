@@ -10,8 +10,8 @@ from trident.base.ddl import Reader
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, split_top
 from trident.base.short_texts import brief
-from trident.base.step import Step
-from trident.base.types import ddl, parse_schema, parse_type, schema_of, type_ddl
+from trident.base.spark_types import ddl, parse_schema, parse_type, schema_of, type_ddl
+from trident.base.verb_call import Step
 from trident.operations.annotations import Returns
 from trident.operations.functions import Call, Declared, Operation
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trident.base.errors import TypeDeclarationError
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.annotations import LAZY, annotated_function, resolve_annotation
 from trident.operations.functions import Call
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.names import FieldsLike, brief, field_names
 from trident.operations.functions import TridentCollector
 

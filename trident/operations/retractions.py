@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from trident.base.cached_property import cached_property
-from trident.base.changes import ADDS, adding
+from trident.base.change_kinds import ADDS, adding
 from trident.base.names import free_name
 from trident.base.short_texts import brief
-from trident.base.step import Step
-from trident.base.types import arrow_type, select
+from trident.base.spark_types import arrow_type, select
+from trident.base.verb_call import Step
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.element_lists import Elements
 from trident.operations.aggregators import Aggregation, CombinerAggregator, Reduction

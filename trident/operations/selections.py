@@ -9,8 +9,8 @@ from pyspark.sql import types as spark
 from trident.base.callsite import CallSite
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import brief
-from trident.base.step import Step
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
+from trident.base.verb_call import Step
 from trident.operations.aggregates.base import ORDERED
 from trident.operations.callables import bind
 

@@ -6,7 +6,7 @@ from typing import Any
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.aggregators import Aggregation
 from trident.operations.annotations import Returns
 from trident.operations.callables import bind, check_no_lifecycle, check_not_class, operation_kind, read_operation

@@ -2,7 +2,7 @@
 
 from pyspark.sql import types as spark
 
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
 from trident.operations.aggregators import Aggregation
 
 BEYOND = "a sum is beyond"

@@ -8,8 +8,8 @@ from trident.base.callsite import site_of
 from trident.base.errors import FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.base.names import did_you_mean
 from trident.base.short_texts import brief
-from trident.base.step import Step
-from trident.base.types import ddl, parse_type
+from trident.base.spark_types import ddl, parse_type
+from trident.base.verb_call import Step
 from trident.operations.callables import bind, check_no_lifecycle, check_not_class, is_coroutine, operation_kind
 from trident.operations.functions import Updating
 from trident.operations.output_fields import OutputsLike, emitted, read_outputs

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.changes import ADDS
+from trident.base.change_kinds import ADDS
 from trident.base.json_values import jsonable
 from trident.base.leaf_columns import leaves
 from trident.base.years import row_outside_years

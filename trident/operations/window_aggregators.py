@@ -8,7 +8,7 @@ from pyspark.sql import types as spark
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import brief
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.aggregates.registry import called_like
 from trident.operations.aggregator_kinds import check_not_pandas, presented_type, read_folding
 from trident.operations.aggregator_names import aggregator_name

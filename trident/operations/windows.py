@@ -11,15 +11,15 @@ from functools import partial
 from math import gcd
 from typing import Any, Protocol, Self
 
+from trident.base.argument_checks import check_whole_number
 from trident.base.callsite import CallSite
-from trident.base.checks import check_whole_number
 from trident.base.durations import Duration as Duration
 from trident.base.durations import duration_text, read_microseconds
 from trident.base.errors import TopologyError
 from trident.base.option_names import known_options
 from trident.base.short_texts import brief
-from trident.base.step import Step, caller
 from trident.base.time_zones import is_zone
+from trident.base.verb_call import Step, caller
 from trident.base.years import LONGEST
 
 TOO_LONG = "expected at most 10,000 years ('3652425 days'); no two times are further apart"

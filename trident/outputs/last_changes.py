@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.changes import adding
-from trident_state.binary import one_chunk
+from trident.base.change_kinds import adding
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import encode_keys
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import pyarrow as pa
 
 from trident.base.errors import LogError, OutputError, OutputUnavailableError, TridentError, UserFunctionError
+from trident.base.generator_checks import check_ran
 from trident.base.metrics import MetricsRegistry
-from trident.base.never_run import check_ran
 from trident.base.short_texts import error_text
 from trident.compiler.engine import Engine, Frames
 from trident.compiler.parquet_files import NEVER_PASSING

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from trident.base.crash_points import reach
 from trident.base.errors import OutputConflictError
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.compiler.engine import Frames
 from trident.compiler.parquet_files import Part, Target, os_trouble, write_parts
 from trident.files.store import FileStore
@@ -15,8 +15,8 @@ from trident.frozen.results import Result
 from trident.log.protocol import OutputProgress
 from trident.outputs.parquet_content import digest_of, same_rows
 from trident.outputs.parquet_folder import NewBatch, Owner, check_not_ahead
-from trident.outputs.parquet_place import Published, parquet_place
 from trident.outputs.parquet_progress import last_noted
+from trident.outputs.parquet_storage import Published, parquet_place
 from trident.outputs.parquet_writers import check_no_copy, check_taken, last_writer, take_over
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteParquet

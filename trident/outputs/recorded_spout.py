@@ -14,12 +14,12 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import DataLossError, SourceUnreadableError, SpoutContractError
 from trident.base.option_names import known_options
 from trident.base.paths import local_path
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.compiler.row_order import in_order
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_folder import Batch
-from trident.outputs.parquet_place import FolderBatches, check_output
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident.outputs.parquet_storage import FolderBatches, check_output
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.parquet import FilesEmission, read_parquet

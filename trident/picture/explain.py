@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trident.base.changes import CHANGE
-from trident.base.types import ddl
+from trident.base.change_kinds import CHANGE
+from trident.base.spark_types import ddl
 from trident.operations.error_policy import DeadLetter
 from trident.plan.guarantee import guarantee_of
-from trident.plan.hints import Hints
 from trident.plan.nodes import (
     HeldState,
     LettersOf,
@@ -20,6 +19,7 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
+from trident.plan.parallelism_hints import Hints
 from trident.plan.partitions import keeps_partitions, partition_counts
 from trident.plan.split_schema import shown_streams, streams_of
 from trident.plan.state_schema import keys_of

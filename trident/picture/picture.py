@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.picture.explain import carries_changes, policy_of
 from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import (

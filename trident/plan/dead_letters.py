@@ -1,6 +1,6 @@
 """The steps that keep dead letters in a state."""
 
-from trident.base.types import select
+from trident.base.spark_types import select
 from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.plan.nodes import Node, PartitionPersist
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.plan import nodes
-from trident.plan.hints import step_of
 from trident.plan.nodes import Node
+from trident.plan.parallelism_hints import step_of
 from trident.plan.step_checks import is_request
 
 DebugSteps = bool | Sequence[str]

@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.short_texts import typed_brief
-from trident.base.step import Step
-from trident.base.types import arrow_schema, arrow_type
-from trident.base.values import NotAccepted, to_arrow, type_name
+from trident.base.spark_types import arrow_schema, arrow_type
+from trident.base.value_conversion import NotAccepted, to_arrow, type_name
+from trident.base.verb_call import Step
 from trident.operations.aggregator_names import aggregator_name, bundle_names, bundle_text
 from trident.operations.evolution import Evolution
 from trident.plan import nodes
@@ -18,7 +18,7 @@ from trident.plan.state_schema import parts_of, value_of
 from trident.plan.states import state_traits
 from trident.plan.value_functions import computed
 from trident.plan.wider_types import is_wider
-from trident_state.binary import spread_rows, valid_rows
+from trident_state.binary_arrays import spread_rows, valid_rows
 from trident_state.fingerprint import write_fingerprint
 
 Change = Callable[[pa.Array], pa.Array]

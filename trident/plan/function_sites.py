@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from trident.base.callsite import CallSite
-from trident.base.step import is_ours
+from trident.base.verb_call import is_ours
 from trident.plan.nodes import Node
 
 

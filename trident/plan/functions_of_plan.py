@@ -7,7 +7,7 @@ from typing import Any
 from trident.base.callsite import CallSite
 from trident.base.code_digest import code_digest
 from trident.plan import nodes
-from trident.plan.derived_rows import of_the_library
+from trident.plan.row_derivation import of_the_library
 
 _NOT_DONE = ("step", "site", "schema", "source", "sources", "state")
 """The fields of nodes that do not affect what the node does to tuples."""

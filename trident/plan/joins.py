@@ -6,8 +6,8 @@ from pyspark.sql import types as spark
 
 from trident.base.errors import DuplicateFieldError, TypeDeclarationError
 from trident.base.names import FieldsLike
-from trident.base.step import Step
-from trident.base.types import ddl, schema_of, select, type_ddl
+from trident.base.spark_types import ddl, schema_of, select, type_ddl
+from trident.base.verb_call import Step
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan.nodes import (
     Emitted,

@@ -8,9 +8,9 @@ Trident. Without a hint the engine chooses.
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
-from trident.plan.hints import Hints, step_of
 from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import Debug, Node, ParallelismHint, Placing, Repartition, sources_of
+from trident.plan.parallelism_hints import Hints, step_of
 from trident.plan.traits import traits_of
 
 Counts = dict[int, int | None]

@@ -7,7 +7,7 @@ batches adds up such values, it counts the former value's tuples again.
 from collections.abc import Container, Sequence
 from typing import Any
 
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.bundles import Bundle
 from trident.operations.filtered_aggregators import as_written
 from trident.plan.determining_fields import Names, determining

@@ -9,14 +9,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.code_digest import code_digest
 from trident.operations.aggregators import Aggregation
 from trident.operations.bundles import Bundle
 from trident.operations.retractions import Retracting
 from trident.operations.signed_sums import SignedSums
 from trident.plan import nodes
-from trident.plan.derived_rows import Derived, Rows, aggregators_of, derived_rows, of_the_library
+from trident.plan.row_derivation import Derived, Rows, aggregators_of, derived_rows, of_the_library
 from trident.plan.sinks import sink_traits
 from trident.spouts.dead_letters import ReplaySpout
 
@@ -26,7 +26,7 @@ their keys, "sides" wait in a join by time for rows of the other side."""
 
 
 class ReadRows(msgspec.Struct, frozen=True):
-    """The rows of one origin that feed a state or an output; see `trident.plan.derived_rows.Rows`.
+    """The rows of one origin that feed a state or an output; see `trident.plan.row_derivation.Rows`.
 
     `keys` and `values` have the derivation of each field of the state, `inputs` the names of the fields that an
     aggregator reads for each value. `codes` are the digests of the users' functions behind the conditions ("") and

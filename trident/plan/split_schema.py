@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from pyspark.sql.types import StructType
 
+from trident.base.spark_types import ddl
 from trident.base.stream_fields import inside
-from trident.base.types import ddl
 from trident.plan.nodes import Node, Part, Split, SpoutSource
 
 

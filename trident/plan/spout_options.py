@@ -8,7 +8,7 @@ from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.user_config import shown_value
 from trident.plan.nodes import Node, RequestSource, SpoutSource
-from trident.plan.rebuilding import PlanOfCopies, rebuilt
+from trident.plan.plan_copy import PlanOfCopies, rebuilt
 from trident.plan.topology_protocol import TopologyPlan
 from trident_spouts.changed_options import with_options
 

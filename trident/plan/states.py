@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pyspark.sql.types import StructField, StructType
 
 from trident.base.callsite import CallSite
-from trident.base.types import select
+from trident.base.spark_types import select
 from trident.operations.aggregator_names import aggregator_name
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.watermark_records import watermark_aggregation

@@ -10,8 +10,8 @@ from pyspark.sql import types as spark
 
 from trident.base.errors import DuplicateFieldError, FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, did_you_mean, field_names
-from trident.base.step import Step
-from trident.base.types import ddl, schema_of, select, type_ddl
+from trident.base.spark_types import ddl, schema_of, select, type_ddl
+from trident.base.verb_call import Step
 from trident.plan.nodes import Node, RequestSource, walk
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.names import RESERVED, reserved
-from trident.base.step import Step, caller, verb_label
+from trident.base.verb_call import Step, caller, verb_label
 from trident.plan.defining_cells import DefiningCells, note_of
 from trident.plan.nodes import (
     Emitted,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.operations.interval_joins import span
 from trident.plan import nodes
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from trident.plan.hints import Hints
 from trident.plan.nodes import Node, RequestSource
+from trident.plan.parallelism_hints import Hints
 
 EngineName = Literal["spark", "embedded", "auto"]
 """``"spark"``: each batch is a Spark job. ``"embedded"``: the driver's process computes the batches, without a JVM.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.operations.aggregators import Aggregation
 from trident.operations.functions import Operation
 from trident.plan import field_reads as reads

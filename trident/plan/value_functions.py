@@ -8,8 +8,8 @@ import pyarrow as pa
 from trident.base.callsite import site_of
 from trident.base.errors import StateValueError, UserFunctionError
 from trident.base.short_texts import raised, typed_brief
-from trident.base.values import NotAccepted, to_arrow, to_python, type_name
-from trident_state.binary import one_chunk
+from trident.base.value_conversion import NotAccepted, to_arrow, to_python, type_name
+from trident_state.binary_arrays import one_chunk
 
 
 def computed(

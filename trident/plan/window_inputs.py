@@ -1,6 +1,6 @@
 """The fields that the steps of a window read from their sources, and the steps whose tuples advance its watermark."""
 
-from trident.operations.portable import Computed, Condition
+from trident.operations.bound_expressions import Computed, Condition
 from trident.operations.windows import timestamp_field
 from trident.plan import nodes
 from trident.plan.nodes import Watermark, Window, WindowPanes

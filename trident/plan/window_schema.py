@@ -2,11 +2,11 @@
 
 from pyspark.sql import types as spark
 
-from trident.base.changes import KIND
+from trident.base.change_kinds import KIND
 from trident.base.errors import TypeDeclarationError
 from trident.base.names import quote
-from trident.base.step import Step
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
+from trident.base.verb_call import Step
 from trident.operations.window_aggregators import Windowing
 from trident.operations.windows import (
     CountWindow,

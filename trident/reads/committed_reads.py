@@ -24,10 +24,10 @@ from trident.reads import commit_gate
 from trident.reads.static_states import ReadableStore
 from trident_state.few_keys import Key
 from trident_state.key_order import KeyRange
-from trident_state.messages import Found
-from trident_state.ranged import is_quick, ranges_of
+from trident_state.range_reads import is_quick, ranges_of
 from trident_state.state_shape import StateKind
 from trident_state.store import count_entries, read_few
+from trident_state.store_messages import Found
 
 _T = TypeVar("_T")
 

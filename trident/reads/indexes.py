@@ -1,4 +1,4 @@
-"""Reads of the entries of a state by the fields of an index, which is a separate state (`operations.references`)."""
+"""Reads of the entries of a state by the fields of an index, a separate state (`operations.table_indexes`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.errors import StateKeyError
-from trident.operations.references import Listed, Lookup, find_keys, index_name, list_parts, read_parts
+from trident.operations.table_indexes import Listed, Lookup, find_keys, index_name, list_parts, read_parts
 from trident.reads.committed_reads import Snapshot
 from trident.reads.key_tables import key_table
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.key_order import order_of, unordered_field
 from trident_state.keys import encode_keys
 from trident_state.state_shape import StateShape

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from trident.base.errors import StateKeyError
 from trident.base.short_texts import brief, typed_brief
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 from trident.operations.query_functions import Inclusive, ends_of
 from trident.reads.key_tables import fields_text, key_table
 from trident_state.encoding import is_bytes, is_text

@@ -8,7 +8,7 @@ from trident.base.errors import StateKeyError
 from trident.base.named_values import misplaced
 from trident.base.names import quote
 from trident.base.short_texts import typed_brief
-from trident.base.values import NotAccepted, to_arrow, to_python, type_name
+from trident.base.value_conversion import NotAccepted, to_arrow, to_python, type_name
 
 
 def key_table(state: str, fields: pa.Schema, keys: list[Any]) -> pa.Table:

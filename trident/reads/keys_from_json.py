@@ -10,7 +10,7 @@ from trident.base.errors import StateKeyError
 from trident.base.json_values import from_json, read_json
 from trident.base.names import quote
 from trident.base.short_texts import short_repr
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 
 
 def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:

@@ -10,8 +10,8 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import StateValueError, TridentError, UserFunctionError
 from trident.base.names import brief
 from trident.base.short_texts import raised
-from trident.base.step import is_ours
-from trident.base.values import NotAccepted, infer_arrow, to_arrow, to_python
+from trident.base.value_conversion import NotAccepted, infer_arrow, to_arrow, to_python
+from trident.base.verb_call import is_ours
 from trident.base.years import entry_text
 from trident.reads.state_description import StateDescription
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from trident.base.errors import StateError
 from trident.base.names import did_you_mean
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 
 
 def top_of_columns(table: pa.Table, n: int, by: str | None, where: str) -> pa.Table:

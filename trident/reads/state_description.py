@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.types import arrow_type
+from trident.base.spark_types import arrow_type
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, shown_type, value_of
 from trident.reads.indexes import Index, indexes_among

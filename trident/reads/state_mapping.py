@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.values import OutsideYears, to_python
+from trident.base.value_conversion import OutsideYears, to_python
 from trident.reads.expression_listing import ExpressionListing, calling_frame
 
 _PAGE_ROWS = 10_000

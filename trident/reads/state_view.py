@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.errors import (
     SnapshotMovedError,
     StateError,
@@ -20,18 +20,17 @@ from trident.base.errors import (
 from trident.base.html_table import html_table
 from trident.base.names import FieldsLike, field_names, quote
 from trident.base.short_texts import short_repr
-from trident.base.values import OutsideYears, to_python, type_name
+from trident.base.value_conversion import OutsideYears, to_python, type_name
 from trident.base.years import OUTSIDE_YEARS, entry_text
 from trident.compiler.columns.columns import are_few
 from trident.operations.query_functions import Inclusive
-from trident.reads.as_of_batch import AsOfBatch, read_as_of_batch
+from trident.reads.as_of_argument import AsOfBatch, read_as_of_batch
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
 from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
 from trident.reads.indexes import Index, no_index
 from trident.reads.key_ranges import cursor_at, cursor_of, place_of, range_between, range_of_prefix
 from trident.reads.key_tables import fields_text, key_table, tuples_of
-from trident.reads.moments import Moment, txid_at
 from trident.reads.presented_values import PresentedValues
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
@@ -39,6 +38,7 @@ from trident.reads.state_description import StateDescription
 from trident.reads.state_mapping import StateMapping
 from trident.reads.state_range import StateRange
 from trident.reads.tags import TagName, txid_of_tag
+from trident.reads.time_reads import Moment, txid_at
 from trident.reads.txid_reads import kept_txids, read_as_of
 from trident_state.key_order import KeyRange
 from trident_state.state_shape import StateKind

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError, StateError, StateRecoveringError, StateShapeError
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 from trident.compiler.program import Program
 from trident.compiler.states.shapes import shape_of
 from trident.log.snapshot_home import NoHome
@@ -15,10 +15,10 @@ from trident_state.few_keys import Key
 from trident_state.fingerprint import shown_shapes
 from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange
-from trident_state.messages import FewFound, Found
-from trident_state.ranged import has_order, read_ranges
+from trident_state.range_reads import has_order, read_ranges
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Readable, SharedSnapshot, Store, bind_reads, read_few
+from trident_state.store_messages import FewFound, Found
 
 _T = TypeVar("_T")
 

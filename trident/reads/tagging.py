@@ -15,7 +15,7 @@ from trident.base.errors import (
     TxidNotKeptError,
 )
 from trident.base.names import check_name, did_you_mean
-from trident.reads.as_of_batch import AsOfBatch
+from trident.reads.as_of_argument import AsOfBatch
 from trident.reads.committed_reads import ReadSource
 from trident.reads.state_view import StateView
 from trident.reads.tags import keeps_no_tags

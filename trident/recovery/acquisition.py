@@ -46,6 +46,7 @@ from trident.recovery.backfills import (
     unused_beginning,
     writers_of,
 )
+from trident.recovery.change_readers import check_readers
 from trident.recovery.changed_steps import check_steps
 from trident.recovery.first_content import FirstContents
 from trident.recovery.folder_owner import take_objects
@@ -56,15 +57,14 @@ from trident.recovery.index_filling import NewIndex, check_no_waiting, content_o
 from trident.recovery.initial_content import as_earlier_tuples, content_of
 from trident.recovery.other_copies import not_issued
 from trident.recovery.program_compatibility import Names, match_waiting_batches
-from trident.recovery.readers_of_changes import check_readers
 from trident.recovery.state_compatibility import check_same_shape
 from trident.recovery.state_evolution import evolve_stores
 from trident.recovery.takeover import OvertakenError, explaining, overtaken
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import watched
-from trident_state.messages import StoreReport
 from trident_state.state_shape import StateIdentity
 from trident_state.store import Store
+from trident_state.store_messages import StoreReport
 
 
 @dataclass(frozen=True, slots=True)

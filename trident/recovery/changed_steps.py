@@ -24,11 +24,11 @@ from trident.compiler.program import Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import History
 from trident.log.protocol import Birth, LogReading, OutputProgress, TransactionLog
-from trident.operations.references import has_index_name
-from trident.plan.derived_rows import STREAM
+from trident.operations.table_indexes import has_index_name
 from trident.plan.nodes import SIDES, Sink, StateWriter, TimeJoin
+from trident.plan.row_derivation import STREAM
 from trident.plan.rows_read import Reading, ReadRows, reading_of
-from trident.recovery.state_places import OF_PLACE, places_of
+from trident.recovery.state_locations import OF_PLACE, places_of
 
 OF_STATE, OF_OUTPUT = "state ", "output "
 """The beginnings of the names of records in the log."""

@@ -22,8 +22,8 @@ from trident.log.protocol import Birth
 from trident.plan.evolutions import Former
 from trident.user_calls.watched_store import unwatched
 from trident_state.few_keys import Key
-from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.store import SharedSnapshot, Store, Timed
+from trident_state.store_messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 
 _NOTHING = GroupStatus(None, None, None)
 

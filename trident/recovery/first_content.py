@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.attempt import Lease, TransactionAttempt
-from trident.base.values import conform
+from trident.base.value_conversion import conform
 from trident.configuration.settings import Settings
 from trident.log.frozen_results import FrozenOutput, freeze, with_life, with_time
 from trident.log.protocol import Birth, TransactionLog

@@ -6,7 +6,7 @@ from trident.configuration.settings import Settings
 from trident.log.protocol import Birth
 from trident.plan.nodes import StateWriter
 from trident.plan.watermark_names import dropped_by
-from trident_state.messages import StoreReport
+from trident_state.store_messages import StoreReport
 
 
 def of_another_life(report: StoreReport, birth: Birth) -> bool:

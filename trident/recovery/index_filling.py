@@ -10,19 +10,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.errors import CodeChangedError
-from trident.base.types import arrow_schema, spark_schema
+from trident.base.spark_types import arrow_schema, spark_schema
 from trident.compiler.program import Group, Program
 from trident.compiler.states.table_changes import compile_changes
 from trident.log.group_records import History
 from trident.log.protocol import Birth
-from trident.operations.references import DirectoryOf, PartOf, keys_over_changes
+from trident.operations.table_indexes import DirectoryOf, PartOf, keys_over_changes
 from trident.plan.nodes import Node, StateWriter, TableChanges, sources_of
 from trident.plan.states import state_traits
 from trident.reads.indexes import index_of_shape
+from trident.recovery.change_readers import has_more
 from trident.recovery.evolving_store import EvolvingStore
-from trident.recovery.readers_of_changes import has_more
 from trident.user_calls.watched_store import WatchedStore
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import decode_keys, encode_keys
 from trident_state.state_shape import StateShape
 from trident_state.store import Store

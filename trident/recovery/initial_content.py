@@ -9,7 +9,7 @@ from pyarrow import types as kinds
 from trident.base.callsite import site_of
 from trident.base.errors import StateShapeError, StateValueError, UserFunctionError
 from trident.base.short_texts import raised, short_repr
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 from trident.operations.aggregates.base import is_ordered
 from trident.operations.aggregates.ordered import as_earlier
 from trident.operations.bundles import bundle_of
@@ -19,7 +19,7 @@ from trident.plan.state_schema import parts_of, present_of, shown_type, value_of
 from trident.plan.states import state_traits
 from trident.plan.value_functions import computed
 from trident.plan.wider_types import is_wider
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import encode_keys
 from trident_state.state_shape import StateShape
 

@@ -3,7 +3,7 @@
 from trident.base.attempt import Lease
 from trident.base.errors import StateAheadError
 from trident.log.protocol import NO_LEASE, LogReading
-from trident_state.messages import StoreReport
+from trident_state.store_messages import StoreReport
 
 
 def not_issued(report: StoreReport, log: LogReading, last: Lease) -> Lease | None:

@@ -1,7 +1,7 @@
 """The refusal to continue a stored state whose key types, value type, aggregator or kind changed, with advice."""
 
 from trident.base.errors import StateShapeError
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 from trident.compiler.states.shapes import WindowMeaning, window_of
 from trident.configuration.settings import Settings
 from trident.log.protocol import LogReading
@@ -12,9 +12,9 @@ from trident.plan.watermark_names import WATERMARK, dropped_by
 from trident.recovery.index_filling import changes_indexed
 from trident.recovery.state_evolution import declared_former, stored_fingerprint
 from trident_state.fingerprint import Fingerprint, read_fingerprint, shown_shapes
-from trident_state.messages import StoreReport
 from trident_state.state_shape import StateShape
 from trident_state.store import StateFactory
+from trident_state.store_messages import StoreReport
 
 
 def check_same_shape(

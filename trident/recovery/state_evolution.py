@@ -21,10 +21,10 @@ from trident.recovery.evolving_store import EvolvingStore, SharedEvolvingStore
 from trident.recovery.first_content import FirstContents
 from trident.recovery.incarnations import of_another_life
 from trident.user_calls.watched_store import WatchedStore
-from trident_state.binary import one_chunk
-from trident_state.messages import StoreReport
+from trident_state.binary_arrays import one_chunk
 from trident_state.state_shape import StateIdentity, StateShape
 from trident_state.store import Shared, Store
+from trident_state.store_messages import StoreReport
 
 
 def stored_fingerprint(report: StoreReport, birth: Birth | None) -> str | None:

@@ -30,7 +30,7 @@ from trident.configuration.settings import Settings
 from trident.log.protocol import TransactionLog
 from trident.plan.functions_of_plan import functions_of
 from trident.plan.nodes import SpoutSource, StateSpec, StateWriter
-from trident.plan.rebuilding import PlanOfCopies, rebuilt
+from trident.plan.plan_copy import PlanOfCopies, rebuilt
 from trident.plan.topology_protocol import TopologyPlan
 from trident.recovery.acquisition import check_start
 from trident.recovery.backfills import (
@@ -46,7 +46,7 @@ from trident.recovery.group_membership import join_log
 from trident.recovery.takeover import explaining
 from trident.run.running import RunningTopology
 from trident_spouts.executor import Metadata
-from trident_spouts.rereading import RereadSpout
+from trident_spouts.rereadable_sources import RereadSpout
 from trident_state.memory.factory import MemoryMapState
 
 logger = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from trident.base.durations import Duration, read_limit
 from trident.base.log_fields import RunLogger
-from trident.base.step import user_level
+from trident.base.verb_call import user_level
 from trident.batches.run_context import RunContext
 from trident.recovery.savepoint import SavepointInfo, info_of
-from trident.run.left_partitions import left_behind
+from trident.run.removed_partitions import left_behind
 from trident.run.run_control import Switches
 from trident.run.savepoints import Saving
 from trident.user_calls.watched_store import unwatched

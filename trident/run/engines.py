@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from trident.base.step import user_level
+from trident.base.verb_call import user_level
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.engine import Engine
 from trident.compiler.engine_choice import only_on_spark
@@ -37,8 +37,8 @@ def engine_maker(
 
     def auto(settings: Settings) -> Engine:
         from trident.compiler.auto.choice import EngineChoice
+        from trident.compiler.auto.deferred_spark import SparkLater
         from trident.compiler.auto.engine import AutoEngine
-        from trident.compiler.auto.spark_later import SparkLater
 
         warn_of_unseen(topology, settings)
         # Looked up here, because the active session depends on the thread.

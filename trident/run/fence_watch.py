@@ -11,14 +11,14 @@ from concurrent.futures import Future
 from trident.base.attempt import Lease
 from trident.base.errors import AttemptCancelledError, BatchTimeoutError, FencedError, LogMismatchError, StateError
 from trident.base.interruptible_waits import Flag
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.group_run import GroupRun
 from trident.log.protocol import TransactionLog
 from trident.recovery.incarnations import check_this_log
-from trident.user_calls.threads import Threads
+from trident.user_calls.daemon_threads import Threads
 from trident.user_calls.watched_store import WatchedStore
-from trident_state.messages import GroupStatus
 from trident_state.store import Store
+from trident_state.store_messages import GroupStatus
 
 _SECONDS = 1.0
 """The seconds between two checks."""

@@ -7,7 +7,7 @@ import time
 from typing import Protocol
 
 from trident.base.errors import TopologyActiveError
-from trident.user_calls.threads import await_left_behind
+from trident.user_calls.daemon_threads import await_left_behind
 
 _lock = threading.Lock()
 _running: "dict[str, Running | None]" = {}

@@ -21,7 +21,7 @@ from trident.base.errors import (
     TopologyError,
 )
 from trident.base.names import did_you_mean
-from trident.base.step import user_level
+from trident.base.verb_call import user_level
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
 from trident.configuration import file_locations

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from trident.base.errors import TopologyConditionError
 from trident.batches.group_run import GroupRun
 from trident.display.display import Condition
-from trident.plan.hints import named_hints
+from trident.plan.parallelism_hints import named_hints
 
 
 class Switches:

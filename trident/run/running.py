@@ -15,7 +15,7 @@ from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
 from trident.base.interruptible_waits import Flag
 from trident.base.log_fields import RunLogger
-from trident.batches import events as on
+from trident.batches import coordinator_events as on
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
 from trident.batches.run_gauges import gauges_of
@@ -27,7 +27,7 @@ from trident.display.live_state import show_state
 from trident.drpc.local import LocalDRPC
 from trident.picture.draw import as_html
 from trident.plan.nodes import StateWriter
-from trident.reads.as_of_batch import AsOfBatch
+from trident.reads.as_of_argument import AsOfBatch
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires

@@ -17,14 +17,14 @@ from trident.base.errors import GuaranteeError, StateUnavailableError, TopologyE
 from trident.base.log_fields import RunLogger
 from trident.base.metrics import MetricsRegistry
 from trident.base.run_facts import RunFacts
-from trident.base.step import user_level
 from trident.base.user_config import UserConfig
+from trident.base.verb_call import user_level
+from trident.batches.attempt_slots import Slots
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import GroupContext, RunContext
-from trident.batches.slots import Slots
 from trident.batches.sources import Sources
 from trident.commits.committer import Committer
-from trident.commits.executor_fit import check_writers
+from trident.commits.executor_requirements import check_writers
 from trident.commits.output_memory import LogMemory
 from trident.commits.query_answers import Answers, CommittedAnswers
 from trident.commits.user_code import AnswerCommitted, UserCode
@@ -40,16 +40,17 @@ from trident.log.protocol import LogBusyError, TransactionLog
 from trident.log.returned_lease import give_back
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
-from trident.outputs.parquet_place import check_outside
+from trident.outputs.parquet_storage import check_outside
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.guarantee import check_exactly_once
-from trident.plan.hints import named_hints
 from trident.plan.nodes import WriteParquet
+from trident.plan.parallelism_hints import named_hints
 from trident.plan.spout_options import with_spout_options
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.backfills import Fill
+from trident.recovery.change_readers import late_outputs, outdated_outputs
 from trident.recovery.changed_steps import changed_steps, check_accepted, keep_steps
 from trident.recovery.evolving_store import changing_states
 from trident.recovery.folder_owner import (
@@ -59,20 +60,19 @@ from trident.recovery.folder_owner import (
     record_own_objects,
 )
 from trident.recovery.lease_renewal import LeaseRenewal
-from trident.recovery.readers_of_changes import late_outputs, outdated_outputs
 from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
 from trident.run.backfill import Starts, backfilled
 from trident.run.engines import EngineMaker, engine_maker
-from trident.run.left_partitions import left_behind
 from trident.run.log_durability import check_lasting
 from trident.run.read_source import RunReadSource
+from trident.run.removed_partitions import left_behind
 from trident.run.running import RunningTopology
 from trident.run.standby import Standby, check_turn
 from trident.telemetry.batch_trace import Trace, debug_logger
 from trident.telemetry.progress import Progress
 from trident.telemetry.run_metrics import RunMetrics, dropped_counter
-from trident.user_calls.threads import Threads
+from trident.user_calls.daemon_threads import Threads
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import WatchedStore, unwatched
 

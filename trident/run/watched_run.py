@@ -12,7 +12,7 @@ from trident.reads.commit_times import CommitTimes
 from trident.reads.stream_positions import StreamPosition
 from trident.server.event_ring import EventRing
 from trident.server.stop_advice import fault_of
-from trident.server.watched import (
+from trident.server.watched_topology import (
     CallStatus,
     Condition,
     GroupStatus,

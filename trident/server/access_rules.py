@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
-from trident.base.secrets import read_secret
+from trident.base.secret_references import read_secret
 from trident.server.errors import RequestError
 
 _SHORTEST = 16

@@ -8,12 +8,12 @@ import pyarrow as pa
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from trident.base.checks import whole_number_in
+from trident.base.argument_checks import whole_number_in
 from trident.base.errors import TridentError
 from trident.base.json_values import from_json, jsonable
 from trident.base.metrics import MetricsRegistry
 from trident.base.short_texts import brief, short_repr
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 from trident.drpc.request_queue import Audience
 from trident.reads.keys_from_json import key_of_json, key_of_text
 from trident.reads.state_view import StateView
@@ -31,13 +31,13 @@ from trident.server.request_batching import Desk
 from trident.server.request_context import visit_of
 from trident.server.request_record import Ledger
 from trident.server.row_answers import row_answer, wants_table
-from trident.server.served import Served
+from trident.server.served_topology import Served
 from trident.server.sql_answers import SqlAnswers
 from trident.server.state_feed import StateFeed
 from trident.server.state_pages import Listings, txid_of, value_fields
 from trident.server.tag_answers import TagAnswers
 from trident.server.waiting_requests import Waiting
-from trident.user_calls.threads import Threads, ended_by_user_code
+from trident.user_calls.daemon_threads import Threads, ended_by_user_code
 from trident.user_calls.watched_calls import Subject
 
 _T = TypeVar("_T")

@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.json_values import is_plain, jsonable
-from trident.base.values import to_python, type_name
+from trident.base.value_conversion import to_python, type_name
 from trident.server.errors import RequestError
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from trident.base.errors import TridentError
 from trident.server.errors import RequestError
-from trident.server.served import Served
+from trident.server.served_topology import Served
 from trident.server.topology_body import letter_states, replayable_streams
 
 

@@ -9,7 +9,7 @@ from time import monotonic
 import msgspec
 from starlette.requests import Request
 
-from trident.base.checks import whole_number_in
+from trident.base.argument_checks import whole_number_in
 from trident.server.errors import RequestError
 from trident.server.event_ring import EventRing
 from trident.server.guards import Guards
@@ -17,7 +17,7 @@ from trident.server.request_context import visit_of
 from trident.server.request_slots import Places
 from trident.server.route_types import InThread
 from trident.server.sse import QUIET_SECONDS, STILL_HERE, EventStream, event
-from trident.server.watched import Watched
+from trident.server.watched_topology import Watched
 
 _READERS = 64
 """The most readers of one server."""

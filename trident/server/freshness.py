@@ -7,7 +7,7 @@ from typing import Any
 
 from trident.base.iso_times import iso_time
 from trident.server.route_types import InThread
-from trident.server.served import Served
+from trident.server.served_topology import Served
 
 
 class Freshness:

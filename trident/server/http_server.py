@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from trident.base.context_manager import Ending
 from trident.base.errors import MissingPackageError, TopologyError
-from trident.base.secrets import SOURCES
+from trident.base.secret_references import SOURCES
 from trident.server.access_rules import AccessRules, Rights, is_loopback, read_token
 from trident.server.limits import Limits
-from trident.server.served import Served
+from trident.server.served_topology import Served
 from trident.server.tls import TLS
 
 if TYPE_CHECKING:

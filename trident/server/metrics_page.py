@@ -7,7 +7,7 @@ from starlette.responses import Response
 from trident.base.errors import TridentError
 from trident.base.metrics import MetricsRegistry
 from trident.server.route_types import Handler, InThread
-from trident.server.served import Served
+from trident.server.served_topology import Served
 
 
 def answer(served: Served, requests: MetricsRegistry, in_thread: InThread) -> Handler:

@@ -12,7 +12,7 @@ from trident.reads.state_view import StateView
 from trident.server import bodies
 from trident.server.json_schemas import Schema, schema_of
 from trident.server.limits import Limits
-from trident.server.served import Served
+from trident.server.served_topology import Served
 from trident.server.state_pages import value_fields
 from trident_state.key_order import unordered_field
 

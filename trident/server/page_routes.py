@@ -12,7 +12,7 @@ from trident.server.event_stream import EventStreams
 from trident.server.guards import Guards
 from trident.server.page_files import file_endpoints
 from trident.server.route_types import InThread
-from trident.server.served import Served
+from trident.server.served_topology import Served
 from trident.server.state_pages import Listings
 from trident.server.topology_body import letter_states, topology_body
 

@@ -9,7 +9,7 @@ from typing import Any
 from trident.drpc.local import DRPCFunction, DRPCResult
 from trident.drpc.request_queue import Audience, Queued, RequestQueue
 from trident.server.timeouts import Alarms
-from trident.user_calls.threads import Threads
+from trident.user_calls.daemon_threads import Threads
 
 _MOST = 256
 """The most requests of a batch."""

@@ -18,7 +18,7 @@ from trident.server.limits import Limits
 from trident.server.request_context import visit_of
 from trident.server.request_slots import Places
 from trident.server.row_answers import row_answer
-from trident.server.served import Served
+from trident.server.served_topology import Served
 from trident.server.waiting_requests import Waiting
 from trident.sql.sql_limits import SqlLimits
 from trident.sql.sql_result import SqlResult

@@ -24,7 +24,7 @@ from trident.server.limits import Limits
 from trident.server.request_context import visit_of
 from trident.server.request_slots import GiveBack, Places
 from trident.server.route_types import InThread
-from trident.server.served import Served
+from trident.server.served_topology import Served
 from trident.server.sse import QUIET_SECONDS, STILL_HERE, EventStream, event
 from trident.server.waiting_requests import Waiting
 

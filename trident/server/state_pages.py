@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.requests import Request
 
-from trident.base.checks import whole_number_in
+from trident.base.argument_checks import whole_number_in
 from trident.base.short_texts import brief
 from trident.reads.committed_reads import ReadAbandoned, checked_by
 from trident.reads.state_view import StateView

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from trident.base import errors
-from trident.server.watched import Fault
+from trident.server.watched_topology import Fault
 
 _MOST_CAUSES = 5
 

@@ -6,7 +6,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from trident.base.checks import whole_number_in
+from trident.base.argument_checks import whole_number_in
 from trident.base.errors import StateError, TagExistsError, TagNotFoundError
 from trident.base.json_values import jsonable
 from trident.reads.tagging import Tag
@@ -19,7 +19,7 @@ from trident.server.guards import json_answer
 from trident.server.limits import Limits
 from trident.server.request_context import visit_of
 from trident.server.route_types import InThread
-from trident.server.served import Served
+from trident.server.served_topology import Served
 from trident.server.waiting_requests import Waiting
 
 Body = Callable[[Request], Awaitable[bytes]]

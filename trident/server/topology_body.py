@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 from trident.plan.dead_letters import keeper_of
 from trident.plan.guarantee import guarantee_of
 from trident.plan.nodes import SpoutSource, StateWriter, Watermark, walk
 from trident.plan.state_schema import keys_of, value_of
 from trident.plan.topology_protocol import TopologyPlan
-from trident.server.served import Served
+from trident.server.served_topology import Served
 from trident.spouts.dead_letters import ReplaySpout
 
 

@@ -11,7 +11,7 @@ from trident.server.errors import RequestError
 from trident.server.request_context import visit_of
 from trident.server.request_slots import Places
 from trident.server.route_types import InThread
-from trident.server.served import Served
+from trident.server.served_topology import Served
 
 HEADER = "trident-min-txid"
 """The header of any request that reads: the least txids that its answer must show, by batch group, in JSON."""

@@ -2,7 +2,7 @@
 
 from trident.base.attempt import TransactionAttempt as TransactionAttempt
 from trident.outputs.recorded_spout import RecordedSpout as RecordedSpout
-from trident_spouts.budget import Budget as Budget
+from trident_spouts.batch_budget import Budget as Budget
 from trident_spouts.context import SpoutContext as SpoutContext
 from trident_spouts.delta.spout import DeltaSpout as DeltaSpout
 from trident_spouts.emission import ArrowEmission as ArrowEmission
@@ -13,9 +13,9 @@ from trident_spouts.executor import ReadSoFar as ReadSoFar
 from trident_spouts.executor import Spout as Spout
 from trident_spouts.executor import SpoutExecutor as SpoutExecutor
 from trident_spouts.executor import SpoutKind as SpoutKind
-from trident_spouts.feeder import FeederBatchSpout as FeederBatchSpout
+from trident_spouts.feeder_batch_spout import FeederBatchSpout as FeederBatchSpout
+from trident_spouts.files.folder_fields import Folders as Folders
 from trident_spouts.files.folder_watch import Watch as Watch
-from trident_spouts.files.folders import Folders as Folders
 from trident_spouts.files.formats import Csv as Csv
 from trident_spouts.files.formats import Json as Json
 from trident_spouts.files.formats import Parquet as Parquet
@@ -23,8 +23,8 @@ from trident_spouts.files.formats import Text as Text
 from trident_spouts.files.parquet import FilesEmission as FilesEmission
 from trident_spouts.files.spout import FileSpout as FileSpout
 from trident_spouts.files.user_paths import Manifest as Manifest
-from trident_spouts.fixed import FixedBatchSpout as FixedBatchSpout
-from trident_spouts.iterable import IterableSpout as IterableSpout
+from trident_spouts.fixed_batch_spout import FixedBatchSpout as FixedBatchSpout
+from trident_spouts.iterable_spout import IterableSpout as IterableSpout
 from trident_spouts.jdbc.spout import JdbcSpout as JdbcSpout
 from trident_spouts.kafka.spout import KafkaSpout as KafkaSpout
 from trident_spouts.messages.collector import Collector as Collector
@@ -37,7 +37,7 @@ from trident_spouts.protocols import Emitter as Emitter
 from trident_spouts.protocols import OpaquePartitionedSpout as OpaquePartitionedSpout
 from trident_spouts.protocols import PartitionedSpout as PartitionedSpout
 from trident_spouts.protocols import TridentSpout as TridentSpout
-from trident_spouts.rate import RateSpout as RateSpout
+from trident_spouts.rate_spout import RateSpout as RateSpout
 from trident_spouts.redis_streams.spout import RedisStreamSpout as RedisStreamSpout
 from trident_spouts.shared_reading import SharesEmission as SharesEmission
 from trident_spouts.source_times import SourceSpan as SourceSpan

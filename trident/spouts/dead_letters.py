@@ -16,9 +16,9 @@ from pyspark.sql.types import StructField, StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import StateCorruptError, StateError, TopologyError
-from trident.base.types import arrow_schema, ddl
+from trident.base.spark_types import arrow_schema, ddl
 from trident.operations.dead_letters import LETTER
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_state.records.documents import Documents

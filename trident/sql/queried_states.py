@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.errors import SqlError, SqlLimitError
-from trident.reads.as_of_batch import AsOfBatch
+from trident.reads.as_of_argument import AsOfBatch
 from trident.reads.committed_reads import ReadSource, Snapshot, checked_by, read_consistently
 from trident.reads.indexes import Index
 from trident.reads.key_tables import key_table

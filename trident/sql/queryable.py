@@ -1,7 +1,7 @@
 """The method `sql` of a running topology and of an opened one."""
 
 from trident.base.durations import Duration
-from trident.reads.as_of_batch import AsOfBatch
+from trident.reads.as_of_argument import AsOfBatch
 from trident.sql.sql_limits import SqlLimits
 from trident.sql.sql_result import Arguments, SqlResult
 from trident.sql.state_queries import StateQueries

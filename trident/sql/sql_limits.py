@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import SqlError, SqlTimeoutError
 

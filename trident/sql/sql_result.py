@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from trident.base.cached_property import cached_property
 from trident.base.html_table import html_table
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.reads.flat_tables import to_frame
 
 if TYPE_CHECKING:

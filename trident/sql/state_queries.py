@@ -12,16 +12,16 @@ from trident.base.errors import SqlError, SqlLimitError, SqlNotAllowedError, Sta
 from trident.base.names import did_you_mean
 from trident.base.optional_packages import optional_package
 from trident.base.short_texts import typed_brief
-from trident.base.values import infer_arrow, type_name
+from trident.base.value_conversion import infer_arrow, type_name
 from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
-from trident.reads.as_of_batch import AsOfBatch
+from trident.reads.as_of_argument import AsOfBatch
 from trident.reads.committed_reads import ReadSource
 from trident.reads.state_view import StateView
-from trident.sql import worker
-from trident.sql.places_in_text import placed, position_in
+from trident.sql import duckdb_worker
+from trident.sql.duckdb_process import ProcessEnded, SealedProcess, SealedProcesses
+from trident.sql.error_positions import placed, position_in
 from trident.sql.point_reads import index_of, keys_of
 from trident.sql.queried_states import Wanted, gather, gather_past
-from trident.sql.sealed_process import ProcessEnded, SealedProcess, SealedProcesses
 from trident.sql.sql_limits import MOST_TEXT, Deadline, SqlLimits
 from trident.sql.sql_result import Arguments, SqlResult
 from trident.sql.statement import NamedTable, Statement, read_statement
@@ -124,8 +124,10 @@ class StateQueries:
         for name, times in Counter(name.lower() for name in found).items():
             if times > 1:
                 raise SqlNotAllowedError(f"{name!r} names {times} states that differ only in case: name one of them")
-        if len(found) > worker.MOST_FILES:
-            raise SqlNotAllowedError(f"the query names {len(found)} states; at most {worker.MOST_FILES} are allowed")
+        if len(found) > duckdb_worker.MOST_FILES:
+            raise SqlNotAllowedError(
+                f"the query names {len(found)} states; at most {duckdb_worker.MOST_FILES} are allowed"
+            )
         return found
 
     def _state_named(self, name: str) -> str | None:

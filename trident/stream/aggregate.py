@@ -6,8 +6,8 @@ from typing import Any
 from pyspark.sql.types import StructField, StructType
 
 from trident.base.names import FieldsLike
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.count import Count
 from trident.operations.aggregator_kinds import bundle_member, read_aggregator, read_folding

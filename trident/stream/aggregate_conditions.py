@@ -11,14 +11,14 @@ from typing import Any
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from trident.base.names import free_name
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.expressions.tree import ColumnExpression, col, lit, when
 from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.bound_expressions import bound_operation
 from trident.operations.callables import check_arguments, check_predicate, read_operation
 from trident.operations.filtered_aggregators import CountWhere, Filtered
 from trident.operations.functions import Operation
-from trident.operations.portable import bound_operation
 from trident.plan import nodes, step_checks
 from trident.stream.arguments import operation_site
 from trident.stream.base import StreamBase

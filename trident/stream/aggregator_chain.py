@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Generic, NoReturn
 
 from trident.base.errors import DuplicateFieldError
 from trident.base.names import FieldsLike
-from trident.base.step import Step, caller
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step, caller
 from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes
 from trident.stream import names_elsewhere

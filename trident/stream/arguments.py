@@ -12,12 +12,12 @@ from trident import functions
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.expressions.tree import ColumnExpression
 from trident.operations.aggregates.registry import called_like
+from trident.operations.bound_expressions import brief_text
 from trident.operations.expressions import Expression
 from trident.operations.output_fields import OutputsLike, own_fields
-from trident.operations.portable import brief_text
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
 """A pattern that matches SQL expressions and no lists of fields."""

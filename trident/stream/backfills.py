@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from trident.base.short_texts import brief
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.plan import nodes
 from trident.plan.states import state_traits
-from trident_spouts.rereading import why_not_again
+from trident_spouts.rereadable_sources import why_not_again
 
 WriterT = TypeVar("WriterT", nodes.PersistentAggregate | nodes.PersistentReduce, nodes.PartitionPersist)
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 from pyspark.sql.types import StructType
 
 from trident.base.names import FieldsLike, by_any_case, did_you_mean
-from trident.base.step import Step
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
+from trident.base.verb_call import Step
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.functions import Operation
 from trident.plan import step_checks

@@ -6,10 +6,10 @@ from typing import Any
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.callsite import site_of
-from trident.base.changes import CHANGE, KIND
+from trident.base.change_kinds import CHANGE, KIND
 from trident.base.names import free_name
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.column_functions import ColumnFunction
 from trident.operations.debezium import Debezium
 from trident.operations.functions import Call, Operation

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cas
 
 from pyspark.sql.types import StructField, StructType
 
-from trident.base.changes import CHANGE, KIND, KINDS, ChangeKind
+from trident.base.change_kinds import CHANGE, KIND, KINDS, ChangeKind
 from trident.base.names import FieldsLike, brief, did_you_mean
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.aggregator_kinds import presented_type
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.bundles import bundle_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from trident.base.errors import ArgumentsError
 from trident.base.names import did_you_mean
-from trident.base.step import Step, caller
+from trident.base.verb_call import Step, caller
 
 _ON_ERROR = (
     "; each, filter, map, flatMap and peek take onError. Move the part that may fail into one of these, before this "

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from trident.base.errors import TopologyError
 from trident.base.names import brief
-from trident.base.step import caller, within
+from trident.base.verb_call import caller, within
 from trident.stream.checked_calls import check_arguments
 from trident.stream.stream import Stream
 

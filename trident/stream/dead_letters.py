@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from trident.base.types import select
+from trident.base.spark_types import select
 from trident.operations.dead_letters import LETTER
 from trident.operations.error_policy import DeadLetter
 from trident.plan import joins, nodes, step_checks

@@ -7,12 +7,12 @@ from typing import cast
 
 import pyspark.sql.types as spark
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.errors import DuplicateFieldError, TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike
 from trident.base.short_texts import typed_brief
-from trident.base.step import Step
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
+from trident.base.verb_call import Step
 from trident.files.delta_folder import UNSAFE
 from trident.operations.upserts import Partitioned
 from trident.plan import nodes

@@ -5,8 +5,8 @@ from typing import Generic
 from pyspark.sql.types import LongType, StructField, StructType
 
 from trident.base.names import FieldsLike, brief
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.first_of_key import FirstOfKey
 from trident.operations.windows import Duration, EventTime, microseconds
 from trident.plan import nodes, step_checks

@@ -6,17 +6,24 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.names import FieldsLike
-from trident.base.step import Step
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
+from trident.base.verb_call import Step
 from trident.expressions.tree import col
 from trident.operations.annotations import Returns
+from trident.operations.bound_expressions import (
+    Several,
+    bound_operation,
+    is_expressions,
+    read_mapping,
+    with_members,
+    with_types,
+)
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.callables import check_arguments, check_predicate, read_operation
 from trident.operations.debug import Debug
 from trident.operations.error_policy import DeadLetter, OnError, OnErrorLike, read_policy
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
-from trident.operations.portable import Several, bound_operation, is_expressions, read_mapping, with_members, with_types
 from trident.plan import nodes, step_checks
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments

@@ -4,7 +4,7 @@ from typing import Any
 
 from trident.base.callsite import CallSite, site_of
 from trident.base.names import FieldsLike
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.selections import Comparator, Extreme, First, Picking, check_comparator, check_ordered
 from trident.plan import nodes
 from trident.stream.base import StreamBase, StreamT

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Generic, NoReturn, Self, cast
 from pyspark.sql.types import StructType
 
 from trident.base.names import FieldsLike
-from trident.base.step import Step
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
+from trident.base.verb_call import Step
 from trident.operations.error_policy import OnErrorLike
 from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes

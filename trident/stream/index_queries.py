@@ -6,11 +6,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from trident.base.callsite import CallSite
 from trident.base.names import free_name
-from trident.base.step import within
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import within
 from trident.operations.output_fields import read_outputs
 from trident.operations.query_functions import EntryGet, MapGet
-from trident.operations.references import each_key, each_part, every_directory
+from trident.operations.table_indexes import each_key, each_part, every_directory
 from trident.plan import step_checks
 from trident.plan.state_schema import keys_of
 from trident.stream.arguments import Arguments

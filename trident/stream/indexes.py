@@ -7,9 +7,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from trident.base.callsite import CallSite
 from trident.base.names import brief, free_name
-from trident.base.step import Step, within
-from trident.base.types import select
-from trident.operations.references import DirectoryOf, Keys, PartOf, index_name, listed_fields
+from trident.base.spark_types import select
+from trident.base.verb_call import Step, within
+from trident.operations.table_indexes import DirectoryOf, Keys, PartOf, index_name, listed_fields
 from trident.plan import nodes, step_checks
 from trident.plan.state_schema import keys_of
 from trident.stream.state import StateBase, StateT

@@ -6,8 +6,8 @@ from pyspark.sql.types import StructType
 
 from trident.base.durations import to_microseconds
 from trident.base.names import FieldsLike, brief
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.base.years import LONGEST
 from trident.operations.interval_joins import IntervalJoining, Side
 from trident.operations.join_kinds import JoinType, JoinTypes, read_join_types

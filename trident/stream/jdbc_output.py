@@ -13,10 +13,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.upserts import Storable
 from trident.plan import nodes
 from trident.plan.change_order import consolidated

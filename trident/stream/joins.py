@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from trident.base.callsite import CallSite
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.names import FieldsLike, brief
-from trident.base.step import Step, caller
+from trident.base.verb_call import Step, caller
 from trident.operations.join_kinds import (
     JoinOutFieldsMode,
     JoinType,

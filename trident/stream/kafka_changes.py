@@ -5,12 +5,12 @@ from typing import Literal, cast
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from trident.base.changes import CHANGE, KIND
-from trident.base.checks import check_choice
+from trident.base.argument_checks import check_choice
+from trident.base.change_kinds import CHANGE, KIND
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, free_name
-from trident.base.step import Step
-from trident.base.types import ddl, select
+from trident.base.spark_types import ddl, select
+from trident.base.verb_call import Step
 from trident.operations.functions import Call, Operation
 from trident.operations.upserts import UpsertMessage
 from trident.plan import nodes, step_checks

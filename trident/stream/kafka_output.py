@@ -6,11 +6,11 @@ from typing import Literal, cast, get_args
 
 import pyspark.sql.types as spark
 
-from trident.base.checks import check_choice
+from trident.base.argument_checks import check_choice
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import typed_brief
-from trident.base.step import Step
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
+from trident.base.verb_call import Step
 from trident.operations.kafka_messages import INTERNAL, OF_BROKERS, Deliverable, is_topic
 from trident.plan import nodes, step_checks
 from trident.plan.kafka_target import KafkaGuarantee, KafkaTarget

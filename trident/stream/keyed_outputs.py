@@ -2,9 +2,9 @@
 
 from pyspark.sql.types import StructType
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.names import FieldsLike
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.plan import step_checks
 from trident.plan.change_order import consolidated
 from trident.stream.base import StreamBase, StreamT

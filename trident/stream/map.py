@@ -6,14 +6,14 @@ from typing import Any
 
 from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.annotations import Returns, several_of, type_of
+from trident.operations.bound_expressions import Computed, is_expressions, read_mapping, with_types
 from trident.operations.callables import bind
 from trident.operations.error_policy import OnErrorLike
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, keep_names, read_outputs, resolve, shown
-from trident.operations.portable import Computed, is_expressions, read_mapping, with_types
 from trident.plan import nodes
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, operation_site, read_arguments

@@ -9,8 +9,8 @@ from pyspark.sql import types as spark
 from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike
 from trident.base.short_texts import typed_brief
-from trident.base.step import Step
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
+from trident.base.verb_call import Step
 from trident.operations.aggregates.count import Count
 from trident.operations.aggregates.sum import Sum
 from trident.plan import nodes, step_checks

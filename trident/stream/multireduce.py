@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trident.base.names import brief
-from trident.base.step import Step, caller
+from trident.base.verb_call import Step, caller
 from trident.operations.multireducers import read_multi_reducer
 from trident.operations.output_fields import OutputsLike, emitted
 from trident.plan import joins, nodes, step_checks

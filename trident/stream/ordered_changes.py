@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.plan import nodes
 from trident.plan.change_order import disordered, replays_before
 from trident.plan.dead_letter_replays import replay_of

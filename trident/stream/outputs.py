@@ -11,8 +11,8 @@ from trident.base.callsite import site_of
 from trident.base.errors import DuplicateFieldError, DuplicateNameError, TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, brief
 from trident.base.paths import local_path
-from trident.base.step import Step
-from trident.base.types import arrow_schema, type_ddl
+from trident.base.spark_types import arrow_schema, type_ddl
+from trident.base.verb_call import Step
 from trident.files.object_options import Storage
 from trident.files.objects import is_object_url
 from trident.files.urls import files_by_url, is_files_url

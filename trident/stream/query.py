@@ -7,8 +7,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean
-from trident.base.step import Step
-from trident.base.types import ddl, select, type_ddl
+from trident.base.spark_types import ddl, select, type_ddl
+from trident.base.verb_call import Step
 from trident.operations.callables import bind, check_no_lifecycle, operation_kind
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs

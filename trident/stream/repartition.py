@@ -2,7 +2,7 @@
 
 from typing import Generic, TypeVar
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.names import FieldsLike
 from trident.operations.callables import bind, read_operation
 from trident.operations.functions import Call

@@ -3,7 +3,7 @@
 from pyspark.sql.types import StructField, StructType
 
 from trident.base.errors import TypeDeclarationError
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.plan import nodes
 from trident.plan.state_schema import function_of, shown_type, value_of
 

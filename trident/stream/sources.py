@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import DataType, StructType
 
 from trident.base.errors import DuplicateNameError, TopologyError
-from trident.base.step import Step, caller
+from trident.base.verb_call import Step, caller
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.operations.updater_checks import held_fields
 from trident.plan import step_checks
@@ -17,7 +17,7 @@ from trident.stream.display import Drawable
 from trident.stream.split import SplitStreams, declared_streams
 from trident.stream.static_states import STATIC_USAGE, static_factory
 from trident.stream.stream import Stream, TridentState
-from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.adapters.adapter_choice import as_spout
 from trident_spouts.messages.rich_spout import RichSpout
 
 if TYPE_CHECKING:

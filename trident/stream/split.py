@@ -5,12 +5,12 @@ from typing import Generic, cast
 
 from pyspark.sql.types import StructType
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, did_you_mean
-from trident.base.step import Step
+from trident.base.spark_types import select
 from trident.base.stream_fields import split_schema
-from trident.base.types import select
+from trident.base.verb_call import Step
 from trident.operations.callables import check_arguments, read_operation
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs

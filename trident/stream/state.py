@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from pyspark.sql.types import StructType
 
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.plan import nodes
 from trident.plan.states import state_traits
 from trident.plan.step_register import Register

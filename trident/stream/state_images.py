@@ -4,8 +4,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from trident.base.changes import KIND
-from trident.base.step import Step
+from trident.base.change_kinds import KIND
+from trident.base.verb_call import Step
 from trident.plan import nodes, step_checks
 from trident.plan.state_schema import keys_of, present_of
 from trident.plan.states import state_traits

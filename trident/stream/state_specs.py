@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pyspark.sql.types import DataType, StructField, StructType
 
 from trident.base.short_texts import brief
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.operations.evolution import read_evolutions
 from trident.operations.initial_state import read_initial
 from trident.operations.watermark_records import record_type

@@ -1,6 +1,6 @@
 """The verbs of the streams of dropDuplicates and statefulEach: late tuples, the state and its watermark."""
 
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.plan import nodes
 from trident.stream.base import StreamT
 from trident.stream.persist import PersistVerbs

@@ -6,10 +6,10 @@ from typing import Any, Generic
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.names import FieldsLike, brief
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
 from trident.operations.stateful import Stateful, read_on_timer, read_stateful

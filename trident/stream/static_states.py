@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from trident.base.names import brief
-from trident.base.step import Step
+from trident.base.verb_call import Step
 from trident.stream.arguments import is_factory
-from trident_state.static import StaticMapState
+from trident_state.static_state import StaticMapState
 from trident_state.store import StateFactory
 
 STATIC_USAGE = "newStaticState(stateFactory, keyFields=, valueType=, name=, topology=)"

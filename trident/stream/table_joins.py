@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from trident.base.changes import KIND
+from trident.base.change_kinds import KIND
 from trident.base.names import FieldsLike
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.output_fields import OutputsLike
 from trident.plan import joins, nodes, step_checks
 from trident.plan.state_schema import keys_of

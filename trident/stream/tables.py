@@ -7,8 +7,8 @@ from pyspark.sql.types import StructField, StructType
 
 from trident.base.errors import FieldNotFoundError
 from trident.base.names import FieldsLike, brief, did_you_mean
-from trident.base.step import Step
-from trident.base.types import ddl, select
+from trident.base.spark_types import ddl, select
+from trident.base.verb_call import Step
 from trident.operations.column_updaters import LastOfKey
 from trident.operations.functions import Query
 from trident.operations.output_fields import OutputsLike

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
 
-from trident.base.step import Step
-from trident.base.types import ddl, type_ddl
+from trident.base.spark_types import ddl, type_ddl
+from trident.base.verb_call import Step
 from trident.operations.interval_joins import Side
 from trident.plan import nodes, step_checks
 from trident.plan.nodes import SIDES

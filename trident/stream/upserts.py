@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.names import FieldsLike, brief
 from trident.operations.changes import DeletesNull
 from trident.operations.debezium import Debezium

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.column_functions import ColumnFunction
 from trident.operations.functions import Call, Operation
 from trident.plan import nodes

@@ -7,8 +7,8 @@ from typing import Any, Generic, Literal, TypeVar, overload
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from trident.base.names import FieldsLike, brief
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.output_fields import OutputsLike
 from trident.operations.window_aggregators import Emit, Windowing, bundle_windowing, read_windowing
 from trident.operations.windows import (

@@ -5,8 +5,8 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql.types import StructField, StructType
 
 from trident.base.names import FieldsLike, brief
-from trident.base.step import Step
-from trident.base.types import select
+from trident.base.spark_types import select
+from trident.base.verb_call import Step
 from trident.operations.interval_joins import Side
 from trident.operations.join_kinds import JoinType, JoinTypes, read_join_types
 from trident.operations.output_fields import OutputsLike

@@ -2,8 +2,8 @@
 
 from typing import Any, Generic, TypeVar
 
-from trident.base.step import Step
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
+from trident.base.verb_call import Step
 from trident.operations.windows import EventTimeWindow, SessionWindow
 from trident.plan import nodes
 from trident.stream.base import StreamBase

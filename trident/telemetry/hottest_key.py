@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.compiler.states.shapes import new_values
 from trident.plan.nodes import Node, PersistentAggregate
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import Row
 
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 
 
 class HandOver(NamedTuple):

@@ -7,11 +7,11 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import FailedException
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.testing.crashes import Trap, crash
 from trident.testing.output import rows_of
 from trident.testing.script import CRASH, Mark, Script
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, read_schema

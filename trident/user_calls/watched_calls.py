@@ -22,7 +22,7 @@ from trident.base.callsite import CallSite
 from trident.base.clock import Clock
 from trident.base.errors import AttemptCancelledError, BatchTimeoutError, CallHangsError
 from trident.base.log_fields import RunLogger
-from trident.user_calls.threads import MakeThreads, Threads
+from trident.user_calls.daemon_threads import MakeThreads, Threads
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.callsite import site_of
-from trident.user_calls.threads import Threads
+from trident.user_calls.daemon_threads import Threads
 from trident.user_calls.watched_calls import Subject, WatchedCalls
-from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.store import MapMaking, StateFactory, Store
+from trident_state.store_messages import Applied, Found, GroupStatus, StoreReport, Update
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from pyspark.sql.types import LongType, StringType, StructType
 
-from trident.base.changes import ADDS, CHANGE, KIND, KINDS
+from trident.base.change_kinds import ADDS, CHANGE, KIND, KINDS
 from trident.base.errors import SourceUnreadableError, SpoutContractError
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
 from trident_spouts.delta.commits import Commit
 from trident_spouts.delta.table import vectors_error
 from trident_spouts.tables.data_files import DataFile, OnlyRows

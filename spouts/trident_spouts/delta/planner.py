@@ -16,7 +16,7 @@ from trident.base.errors import (
     TopologyError,
 )
 from trident.files.delta_folder import TableFolder
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.delta.change_feed import changes_of, check_enabled, inserted
 from trident_spouts.delta.commits import LOG, Commit, commit_path, read_commit, versions_in
 from trident_spouts.delta.table import (

@@ -7,14 +7,14 @@ from typing import get_args
 
 from pyspark.sql.types import StructType
 
+from trident.base.argument_checks import check_choice, check_flag, check_whole_number
 from trident.base.attempt import TransactionAttempt
-from trident.base.checks import check_choice, check_flag, check_whole_number
 from trident.base.descriptions import Written, described, keep
 from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.files.delta_folder import check_storage_options, deltalake, folder_of
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.configurable import configurable
 from trident_spouts.delta.change_feed import check_enabled, with_kind, without_own
 from trident_spouts.delta.planner import Limits, OnChange, Planner, Range, StartingVersion

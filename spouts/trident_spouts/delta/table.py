@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from trident.base.errors import DataLossError, SourceUnreadableError, SpoutContractError
 from trident.base.names import did_you_mean
 from trident.base.short_texts import one_line
-from trident.base.types import ddl, schema_of, type_ddl
+from trident.base.spark_types import ddl, schema_of, type_ddl
 from trident.files.delta_folder import TableFolder, deltalake
 from trident_spouts.delta.commits import LOG, versions_in
 from trident_spouts.tables.data_files import DataFile

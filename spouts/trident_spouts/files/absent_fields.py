@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from trident.base.names import did_you_mean
 from trident.base.short_texts import shorten
-from trident_spouts.files.jsonlines import keys_of
+from trident_spouts.files.file_ranges import PlannedFile
+from trident_spouts.files.json_lines import keys_of
+from trident_spouts.files.line_reader import Stretch, first_lines
 from trident_spouts.files.parquet_reader import column_of
-from trident_spouts.files.ranges import PlannedFile
-from trident_spouts.files.reading import Stretch, first_lines
 
 _log = logging.getLogger("trident.spouts")
 

@@ -16,10 +16,11 @@ from pyspark.sql.types import StructType
 from trident.base.errors import MalformedInputError
 from trident.base.names import did_you_mean
 from trident.base.short_texts import shorten
-from trident.base.types import arrow_schema
-from trident.base.values import to_arrow, type_name
+from trident.base.spark_types import arrow_schema
+from trident.base.value_conversion import to_arrow, type_name
 from trident_spouts.files.csv_rows import Cell, CsvOptions, RowError
-from trident_spouts.files.jsonlines import (
+from trident_spouts.files.file_ranges import FileRef
+from trident_spouts.files.json_lines import (
     CORRUPT,
     STRICT,
     CorruptLine,
@@ -28,8 +29,7 @@ from trident_spouts.files.jsonlines import (
     without_corrupt_fields,
 )
 from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before, skip_lines
-from trident_spouts.files.ranges import FileRef
-from trident_spouts.files.values import ValueReader
+from trident_spouts.files.value_conversion import ValueReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,23 +12,23 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import MalformedInputError, SourceUnreadableError, SpoutContractError, SpoutError
-from trident.base.types import arrow_schema
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident.base.spark_types import arrow_schema
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.files.absent_fields import AbsentFields
+from trident_spouts.files.file_ranges import FileRange, PlannedFile, check_unchanged
+from trident_spouts.files.folder_fields import Folders, InFolders
 from trident_spouts.files.folder_watch import Watch
-from trident_spouts.files.folders import Folders, InFolders
 from trident_spouts.files.formats import Csv, FileFormat, Json, Parquet
 from trident_spouts.files.json_documents import LONGEST_DOCUMENT, too_long
-from trident_spouts.files.jsonlines import without_corrupt_fields
+from trident_spouts.files.json_lines import without_corrupt_fields
+from trident_spouts.files.line_reader import LinesEmission, Stretch
 from trident_spouts.files.listing import MOST_LISTED, check_readable, hidden_file, list_files, nested_hint
 from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, is_beyond_spark
-from trident_spouts.files.places import FilePlace, ListedFile, StaleListingError
 from trident_spouts.files.planner import Limits, Planner
-from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import Entry, ReadFiles
-from trident_spouts.files.reading import LinesEmission, Stretch
+from trident_spouts.files.storage import FilePlace, ListedFile, StaleListingError
 from trident_spouts.user_calls import foreign_metadata_error
 
 _log = logging.getLogger("trident.spouts")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from trident.base.errors import SpoutContractError
+from trident_spouts.files.file_ranges import LONG, checksum, digest, identity, iso_time, tag_checksum, unreadable_error
 from trident_spouts.files.forgotten_files import Look
-from trident_spouts.files.places import FilePlace, ListedFile, OpenFile, StaleListingError
-from trident_spouts.files.ranges import LONG, checksum, digest, identity, iso_time, tag_checksum, unreadable_error
 from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
+from trident_spouts.files.storage import FilePlace, ListedFile, OpenFile, StaleListingError
 
 OnForgotten = Literal["fail", "skip"]
 

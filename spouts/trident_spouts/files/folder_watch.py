@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import get_args
 
-from trident.base.checks import check_choice, check_whole_number
+from trident.base.argument_checks import check_choice, check_whole_number
 from trident.base.descriptions import described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.option_names import known_options

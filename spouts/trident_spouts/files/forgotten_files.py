@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from trident_spouts.files.places import ListedFile
-from trident_spouts.files.ranges import tag_checksum
+from trident_spouts.files.file_ranges import tag_checksum
+from trident_spouts.files.storage import ListedFile
 
 KNOWN_BY_CHECKSUM = 3
 """The number of forgotten files whose checksums the log keeps, for each remembered file."""

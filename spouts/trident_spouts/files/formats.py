@@ -7,21 +7,21 @@ from typing import ClassVar, Literal, get_args
 
 from pyspark.sql.types import StringType, StructType
 
-from trident.base.checks import check_choice, check_flag, check_whole_number
+from trident.base.argument_checks import check_choice, check_flag, check_whole_number
 from trident.base.descriptions import described
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.option_names import known_fields
 from trident.base.short_texts import brief
-from trident.base.types import ddl, parse_schema
+from trident.base.spark_types import ddl, parse_schema
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
 from trident_spouts.files.json_documents import JsonDocuments
-from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_fields
+from trident_spouts.files.json_lines import JsonFormat, Malformed, with_corrupt_fields
+from trident_spouts.files.line_reader import LineFormat
 from trident_spouts.files.lines import EncodingErrors
-from trident_spouts.files.reading import LineFormat
 from trident_spouts.files.text import TextFormat
+from trident_spouts.files.value_conversion import Numbers, ValueReader
 from trident_spouts.files.value_options import check_flat, check_values
-from trident_spouts.files.values import Numbers, ValueReader
 
 FormatName = Literal["text", "json", "csv", "parquet"]
 

@@ -15,8 +15,8 @@ from pyarrow import types as kinds
 
 from trident.base.accepted_values import accept
 from trident.base.exact_types import exact_type
-from trident.base.whole_columns import REFUSALS, WholeColumns, array_of, is_whole, only
-from trident_spouts.files.values import JsonNumber, ValueReader
+from trident.base.nested_columns import REFUSALS, WholeColumns, array_of, is_whole, only
+from trident_spouts.files.value_conversion import JsonNumber, ValueReader
 
 _PLAIN = msgspec.json.Decoder()
 _WITH_DIGITS = msgspec.json.Decoder(float_hook=str.encode)

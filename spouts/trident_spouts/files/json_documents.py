@@ -10,10 +10,11 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.errors import MalformedInputError
-from trident.base.types import arrow_schema
-from trident.base.values import to_arrow
+from trident.base.spark_types import arrow_schema
+from trident.base.value_conversion import to_arrow
+from trident_spouts.files.file_ranges import FileRef
 from trident_spouts.files.json_columns import decoder_for
-from trident_spouts.files.jsonlines import (
+from trident_spouts.files.json_lines import (
     CORRUPT,
     HINT_OF_LINES,
     CorruptLine,
@@ -24,7 +25,6 @@ from trident_spouts.files.jsonlines import (
     without_corrupt_fields,
 )
 from trident_spouts.files.lines import check_encoding
-from trident_spouts.files.ranges import FileRef
 
 LONGEST_DOCUMENT = 256 << 20
 """The most bytes of a document, which is read at once."""

@@ -11,7 +11,7 @@ from trident.base.errors import MalformedInputError
 from trident_spouts.files.compression import Content, hint_of_compression, unpacked
 
 if TYPE_CHECKING:
-    from trident_spouts.files.ranges import FileRef
+    from trident_spouts.files.file_ranges import FileRef
 
 EncodingErrors = Literal["strict", "replace"]
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 from trident.base.errors import MalformedInputError, SourceUnreadableError
 from trident_spouts.files.compression import UNREADABLE
-from trident_spouts.files.places import FilePlace, ListedFile
+from trident_spouts.files.storage import FilePlace, ListedFile
 
 MOST_LISTED = 3_000
 """The most unread files that one listing returns, if files are listed in the order of their names."""

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from trident.base.errors import MalformedInputError, SourceUnreadableError, SpoutContractError
-from trident_spouts.files.places import FilePlace, ListedFile
-from trident_spouts.files.ranges import unreadable_error
+from trident_spouts.files.file_ranges import unreadable_error
+from trident_spouts.files.storage import FilePlace, ListedFile
 
 _AT_ONCE = 16
 """The number of named files that are looked up at the same time. On an object store, each look-up is a request."""

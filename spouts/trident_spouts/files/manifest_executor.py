@@ -1,7 +1,7 @@
 """The executor of a FileSpout whose files are named by a manifest."""
 
 from trident.base.attempt import TransactionAttempt
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.executor import Metadata, ReadSoFar
 from trident_spouts.files.executor import FileExecutor, FileSource, read_metadata
 from trident_spouts.files.manifest import ManifestFile

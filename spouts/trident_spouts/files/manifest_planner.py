@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trident.base.errors import SourceUnreadableError
-from trident_spouts.budget import Budget
+from trident_spouts.batch_budget import Budget
+from trident_spouts.files.file_ranges import FileRange
 from trident_spouts.files.listing import check_readable
 from trident_spouts.files.manifest import ManifestFile
-from trident_spouts.files.places import ListedFile, StaleListingError
 from trident_spouts.files.planner import MOST_FILES, Planner
-from trident_spouts.files.ranges import FileRange
 from trident_spouts.files.read_files import ReadFiles
+from trident_spouts.files.storage import ListedFile, StaleListingError
 
 _LOOKS = 5
 """The most times that one plan looks up the files, if they change meanwhile."""

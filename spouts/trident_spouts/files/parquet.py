@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError, TypeDeclarationError
-from trident.base.types import arrow_schema, spark_schema, type_ddl
+from trident.base.spark_types import arrow_schema, spark_schema, type_ddl
 from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import scan_in_order, spark_path
 from trident_spouts.executor import Emission, Metadata, WorkerReader
-from trident_spouts.files.local_place import LocalPlace
+from trident_spouts.files.file_ranges import FileRef, PlannedFile, opening_bytes, unreadable_error
+from trident_spouts.files.local_storage import LocalPlace
 from trident_spouts.files.parquet_reader import (
     IN_MICROSECONDS,
     GroupReader,
@@ -29,10 +30,9 @@ from trident_spouts.files.parquet_reader import (
     read_groups,
     shares,
 )
-from trident_spouts.files.ranges import FileRef, PlannedFile, opening_bytes, unreadable_error
 from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.source_times import SourceSpan, divided
-from trident_spouts.workers import conf, numbers_frame, parallelism
+from trident_spouts.spark_workers import conf, numbers_frame, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

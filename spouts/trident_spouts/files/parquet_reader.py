@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import PART_BYTES
-from trident_spouts.files.places import ListedFile
-from trident_spouts.files.ranges import FileRef, PlannedFile, opening_bytes
+from trident_spouts.files.file_ranges import FileRef, PlannedFile, opening_bytes
 from trident_spouts.files.read_ahead import read_in_order
-from trident_spouts.workers import numbers_of, settle
+from trident_spouts.files.storage import ListedFile
+from trident_spouts.spark_workers import numbers_of, settle
 
 IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timestamps=True (pandas, pyarrow)'
 """The advice in errors about times in nanoseconds."""

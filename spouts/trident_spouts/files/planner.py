@@ -6,13 +6,13 @@ import shlex
 from dataclasses import dataclass, field
 
 from trident.base.errors import SpoutContractError
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.files.compression import is_compressed, unpacked
+from trident_spouts.files.file_ranges import LONG, FileRange, content_checksums, digest, identity
 from trident_spouts.files.file_recognition import OnForgotten, Recognizer, open_file
 from trident_spouts.files.lines import BOM, line_start, whole_lines_end
-from trident_spouts.files.places import FilePlace, ListedFile, OpenFile, StaleListingError
-from trident_spouts.files.ranges import LONG, FileRange, content_checksums, digest, identity
 from trident_spouts.files.read_files import Entry, ReadFiles
+from trident_spouts.files.storage import FilePlace, ListedFile, OpenFile, StaleListingError
 
 logger = logging.getLogger("trident.spouts")
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trident_spouts.executor import Metadata
+from trident_spouts.files.file_ranges import iso_time, tag_checksum
 from trident_spouts.files.forgotten_files import KNOWN_BY_CHECKSUM, Forgotten, Known
-from trident_spouts.files.places import ListedFile
-from trident_spouts.files.ranges import iso_time, tag_checksum
+from trident_spouts.files.storage import ListedFile
 
 REMEMBERED = 1_000
 """The number of read files that are remembered one by one, unless the user has set another number.

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from trident.base.attempt import TransactionAttempt
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.executor import Metadata
 from trident_spouts.files.executor import FileExecutor, FileSource, read_metadata
-from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.read_files import ReadFiles
-from trident_spouts.rereading import End, beginning_lost, left_out
+from trident_spouts.files.storage import FilePlace, ListedFile
+from trident_spouts.rereadable_sources import End, beginning_lost, left_out
 
 
 class RereadFileExecutor(FileExecutor):

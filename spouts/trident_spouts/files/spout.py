@@ -8,31 +8,31 @@ from typing import Literal, get_args
 
 from pyspark.sql.types import StructType
 
-from trident.base.checks import check_choice, check_whole_number
+from trident.base.argument_checks import check_choice, check_whole_number
 from trident.base.descriptions import described, keep
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.option_names import known_options
 from trident.base.short_texts import typed_brief
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.files.object_options import Storage
 from trident_spouts.configurable import configurable
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.executor import FileExecutor, read_metadata
+from trident_spouts.files.file_ranges import PlannedFile
+from trident_spouts.files.folder_fields import Folders
 from trident_spouts.files.folder_watch import Watch
-from trident_spouts.files.folders import Folders
 from trident_spouts.files.formats import FileFormat, FormatName, format_of
+from trident_spouts.files.glob_patterns import matches
 from trident_spouts.files.listing import MOST_LISTED, list_files, nested_hint
 from trident_spouts.files.manifest_executor import ManifestExecutor
 from trident_spouts.files.manifest_planner import ManifestPosition
 from trident_spouts.files.moved_options import MOVED
 from trident_spouts.files.parquet import footer_schema
-from trident_spouts.files.patterns import matches
-from trident_spouts.files.places import FilePlace, ListedFile
-from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reread_executor import RereadFileExecutor
+from trident_spouts.files.storage import FilePlace, ListedFile
 from trident_spouts.files.user_paths import Manifest, absolute, is_object, manifest_of, place_of
-from trident_spouts.rereading import End
+from trident_spouts.rereadable_sources import End
 from trident_spouts.rows import read_schema
 
 FileOrder = Literal["time", "name"]

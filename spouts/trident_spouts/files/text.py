@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from trident_spouts.files.file_ranges import FileRef
 from trident_spouts.files.lines import EncodingErrors, check_encoding, count_lines, to_lines
-from trident_spouts.files.ranges import FileRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from trident.base.short_texts import typed_brief
 from trident.files import object_client
 from trident.files.object_client import bucket_of
 from trident.files.object_options import Storage
-from trident_spouts.files import arrow_place
-from trident_spouts.files.arrow_place import ArrowPlace
-from trident_spouts.files.local_place import LocalPlace
+from trident_spouts.files import hdfs_storage
+from trident_spouts.files.hdfs_storage import ArrowPlace
+from trident_spouts.files.local_storage import LocalPlace
 from trident_spouts.files.manifest import ManifestFile
-from trident_spouts.files.object_place import ObjectPlace
-from trident_spouts.files.places import FilePlace
+from trident_spouts.files.object_storage import ObjectPlace
+from trident_spouts.files.storage import FilePlace
 
-_SCHEMES = (*object_client.SCHEMES, *arrow_place.SCHEMES)
+_SCHEMES = (*object_client.SCHEMES, *hdfs_storage.SCHEMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def manifest_of(path: str, storage: Storage) -> ManifestFile:
     if is_object(path):
         bucket, key = bucket_of(path)
         return ManifestFile(ObjectPlace(bucket, "", "", storage), key)
-    if path.startswith(arrow_place.SCHEMES):
+    if path.startswith(hdfs_storage.SCHEMES):
         return ManifestFile(ArrowPlace(f"{scheme}://{root}", "/", ""), name)
     return ManifestFile(LocalPlace(os.path.dirname(path), ""), os.path.basename(path))
 
@@ -107,4 +107,4 @@ def place_of(path: str, storage: Storage) -> FilePlace:
     """
     if is_object(path):
         return ObjectPlace.at(path, storage)
-    return ArrowPlace.at(path) if path.startswith(arrow_place.SCHEMES) else LocalPlace.at(path)
+    return ArrowPlace.at(path) if path.startswith(hdfs_storage.SCHEMES) else LocalPlace.at(path)

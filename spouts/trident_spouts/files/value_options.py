@@ -5,10 +5,10 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from trident.base.checks import check_choice
+from trident.base.argument_checks import check_choice
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.types import type_ddl
-from trident_spouts.files.values import Numbers
+from trident.base.spark_types import type_ddl
+from trident_spouts.files.value_conversion import Numbers
 
 
 def check_values(spout: str, numbers: str, zone: str | None) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.types import DataType, StructField, StructType
 
 from trident.base.errors import MalformedInputError, TypeDeclarationError
-from trident.base.types import arrow_type, type_ddl
+from trident.base.spark_types import arrow_type, type_ddl
 from trident_spouts.jdbc.database import ColumnType
 from trident_spouts.jdbc.relation import Relation, Source, quoted
 

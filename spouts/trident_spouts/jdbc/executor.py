@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.jdbc.columns import RowFormat
 from trident_spouts.jdbc.database import Database, Session
-from trident_spouts.jdbc.order import OrderColumn
+from trident_spouts.jdbc.order_column import OrderColumn
 from trident_spouts.jdbc.pages import PageReader
 from trident_spouts.jdbc.plan import Plan, plan_from
 from trident_spouts.jdbc.planner import IncrementalPlanner

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.order import OrderColumn, Value
+from trident_spouts.jdbc.order_column import OrderColumn, Value
 
 _log = logging.getLogger("trident.spouts")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from trident.base.errors import TopologyError
 from trident_spouts.jdbc.column_origin import Origin
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.order import OrderColumn
+from trident_spouts.jdbc.order_column import OrderColumn
 from trident_spouts.jdbc.relation import quoted
 
 _log = logging.getLogger("trident.spouts")

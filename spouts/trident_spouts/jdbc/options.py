@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
-from trident.base.secrets import SOURCES
+from trident.base.secret_references import SOURCES
 from trident.base.short_texts import typed_brief
 from trident_spouts.jdbc.address import Address
 from trident_spouts.jdbc.columns import fields_of

@@ -10,7 +10,7 @@ from trident.base.errors import DataLossError, SourceUnreadableError
 from trident_spouts.jdbc.address import Address
 from trident_spouts.jdbc.columns import RowFormat
 from trident_spouts.jdbc.database import ONE_MOMENT, Database, Session
-from trident_spouts.jdbc.order import OrderColumn
+from trident_spouts.jdbc.order_column import OrderColumn
 from trident_spouts.jdbc.relation import Relation, literal
 
 _NO_SNAPSHOT = ("22023", "42704", "55000")

@@ -9,10 +9,10 @@ from trident_spouts.jdbc.column_origin import defaults_now
 from trident_spouts.jdbc.database import Database, Session
 from trident_spouts.jdbc.final_values import Finality, Moment, UnderWay, under_way
 from trident_spouts.jdbc.growing_column import Growth
-from trident_spouts.jdbc.history import History
 from trident_spouts.jdbc.losses import Losses
 from trident_spouts.jdbc.pages import pages_behind, pages_sql
 from trident_spouts.jdbc.plan import Plan, page_rows
+from trident_spouts.jdbc.position_check import History
 from trident_spouts.jdbc.position_proof import LastRows
 from trident_spouts.jdbc.source import LATEST, JdbcSource, Opened, opened
 from trident_spouts.jdbc.table_identity import Place

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from trident.base.errors import SourceUnreadableError, TopologyError
 from trident_spouts.executor import ReadSoFar
 from trident_spouts.jdbc.database import ONE_MOMENT, Database, Session
-from trident_spouts.jdbc.history import History
 from trident_spouts.jdbc.losses import Losses
 from trident_spouts.jdbc.pages import Page, pages_behind, pages_sql
 from trident_spouts.jdbc.plan import Plan, page_rows
+from trident_spouts.jdbc.position_check import History
 from trident_spouts.jdbc.position_proof import LastRows, Proof
 from trident_spouts.jdbc.source import JdbcSource, Opened, opened
 

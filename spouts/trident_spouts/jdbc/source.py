@@ -12,7 +12,7 @@ from trident_spouts.jdbc.columns import RowFormat, row_format
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.growing_column import in_utc
 from trident_spouts.jdbc.losses import OnDataLoss
-from trident_spouts.jdbc.order import OrderColumn, order_column
+from trident_spouts.jdbc.order_column import OrderColumn, order_column
 from trident_spouts.jdbc.relation import Relation, Source, look_up
 from trident_spouts.jdbc.table_identity import Place, place_of
 

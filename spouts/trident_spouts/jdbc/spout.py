@@ -9,13 +9,13 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from pyspark.sql.types import StructType
 
-from trident.base.checks import check_choice, check_whole_number
+from trident.base.argument_checks import check_choice, check_whole_number
 from trident.base.descriptions import Written, described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.finding import Finding, Now
 from trident.base.redis_address import redacted, shown_url
-from trident.base.secrets import SOURCES
+from trident.base.secret_references import SOURCES
 from trident.base.short_texts import brief, typed_brief
 from trident_spouts.configurable import configurable
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind

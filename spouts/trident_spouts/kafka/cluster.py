@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trident.base.errors import SourceUnreadableError, TopologyError, TridentError
 from trident.base.optional_packages import optional_package
+from trident_spouts.kafka.offset_ranges import Epochs, Offsets, Topic
 from trident_spouts.kafka.options import Option
-from trident_spouts.kafka.ranges import Epochs, Offsets, Topic
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

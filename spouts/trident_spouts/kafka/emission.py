@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from trident.base.errors import SparkSetupError
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
-from trident_spouts.kafka.ranges import OffsetRange
-from trident_spouts.kafka.reading import FIELDS, LAST_MILLISECOND, WRONG_TIME, RangeReader
+from trident_spouts.kafka.offset_ranges import OffsetRange
+from trident_spouts.kafka.range_reader import FIELDS, LAST_MILLISECOND, WRONG_TIME, RangeReader
 from trident_spouts.source_times import SourceSpan, spans_of
-from trident_spouts.workers import parallelism
+from trident_spouts.spark_workers import parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

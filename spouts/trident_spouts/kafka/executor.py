@@ -9,19 +9,19 @@ from itertools import count
 from typing import NamedTuple
 
 from trident.base.attempt import TransactionAttempt
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.kafka.cluster import Cluster
 from trident_spouts.kafka.emission import KafkaEmission
-from trident_spouts.kafka.evidence import Evidence
 from trident_spouts.kafka.last_messages import LastMessages
 from trident_spouts.kafka.losses import Losses, OnDataLoss
+from trident_spouts.kafka.offset_ranges import OffsetRange, Topics, from_metadata, noted, ranges_of, to_metadata
 from trident_spouts.kafka.options import Option, client_options, java_options, resolved
+from trident_spouts.kafka.partition_identity import Evidence
 from trident_spouts.kafka.planner import Planner, Replays
-from trident_spouts.kafka.ranges import OffsetRange, Topics, from_metadata, noted, ranges_of, to_metadata
-from trident_spouts.kafka.reading import RangeReader
-from trident_spouts.kafka.starting import StartingOffsets
-from trident_spouts.rereading import End
+from trident_spouts.kafka.range_reader import RangeReader
+from trident_spouts.kafka.starting_offsets import StartingOffsets
+from trident_spouts.rereadable_sources import End
 
 
 class KafkaSource(NamedTuple):

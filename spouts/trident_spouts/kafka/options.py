@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from trident.base.errors import TopologyError
-from trident.base.secrets import SOURCES, read_secret, read_secret_file
+from trident.base.secret_references import SOURCES, read_secret, read_secret_file
 from trident.base.short_texts import typed_brief
 
 Option = str | int | float | bool

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from trident.base.errors import SourceUnreadableError
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.kafka.cluster import Cluster
-from trident_spouts.kafka.evidence import Evidence
 from trident_spouts.kafka.last_messages import Partition
 from trident_spouts.kafka.losses import (
     Loss,
@@ -19,10 +18,20 @@ from trident_spouts.kafka.losses import (
     retention_loss,
     truncation_loss,
 )
+from trident_spouts.kafka.offset_ranges import (
+    OffsetRange,
+    Offsets,
+    Topic,
+    TopicRange,
+    Topics,
+    limited,
+    noted,
+    partitions_of,
+)
+from trident_spouts.kafka.partition_identity import Evidence
 from trident_spouts.kafka.passed_losses import Passed, worst
-from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange, Topics, limited, noted, partitions_of
-from trident_spouts.kafka.starting import StartingOffsets, check_complete, check_given, first_offsets
-from trident_spouts.rereading import left_out
+from trident_spouts.kafka.starting_offsets import StartingOffsets, check_complete, check_given, first_offsets
+from trident_spouts.rereadable_sources import left_out
 
 _LOOKS = 5
 """The most times that one plan reads the topics of a cluster. It reads again if topics were created, extended or

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 
 from pyspark.sql.types import StructType
 
-from trident.base.checks import check_choice, check_whole_number
+from trident.base.argument_checks import check_choice, check_whole_number
 from trident.base.descriptions import described, keep
 from trident.base.errors import TopologyError
 from trident.base.finding import Finding, Now
@@ -18,11 +18,11 @@ from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.kafka.examination import examine_cluster
 from trident_spouts.kafka.executor import KafkaExecutor, KafkaSource
 from trident_spouts.kafka.losses import OnDataLoss
+from trident_spouts.kafka.offset_ranges import from_metadata
 from trident_spouts.kafka.options import Option, check_options, shown
-from trident_spouts.kafka.ranges import from_metadata
-from trident_spouts.kafka.reading import FIELDS
-from trident_spouts.kafka.starting import StartingOffsets, check_starting
-from trident_spouts.rereading import End
+from trident_spouts.kafka.range_reader import FIELDS
+from trident_spouts.kafka.starting_offsets import StartingOffsets, check_starting
+from trident_spouts.rereadable_sources import End
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 _KINDS = ("transactional", "opaque")

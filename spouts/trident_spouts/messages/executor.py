@@ -11,14 +11,14 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.durations import read_seconds
 from trident_spouts.awaited_rows import waits_of
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.messages.collector import Collector
-from trident_spouts.messages.emitted import Emitted, Known, Message
+from trident_spouts.messages.emitted_messages import Emitted, Known, Message
+from trident_spouts.messages.message_outcomes import Outcomes
 from trident_spouts.messages.named_streams import DEFAULT, named_streams, streams_table
-from trident_spouts.messages.outcomes import Outcomes
 from trident_spouts.messages.rich_spout import RichSpout, check_limits
 from trident_spouts.messages.seen_messages import Acks, MessageId, SeenMessages, seen_in
 from trident_spouts.rows import table_of

@@ -8,8 +8,8 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import SpoutContractError
 from trident.base.names import did_you_mean
+from trident.base.spark_types import arrow_schema
 from trident.base.stream_fields import STREAM_NUMBER, inside, split_schema
-from trident.base.types import arrow_schema
 from trident_spouts.rows import read_schema, table_of
 
 Streams: TypeAlias = tuple[tuple[str, StructType], ...]

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from pyspark.sql.types import StructType
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.durations import read_seconds
 from trident.base.errors import TopologyError
 from trident_spouts.awaited_rows import MayWait

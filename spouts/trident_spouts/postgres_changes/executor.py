@@ -4,7 +4,7 @@ import logging
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SourceUnreadableError
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.postgres_changes.plan import Plan, plan_from

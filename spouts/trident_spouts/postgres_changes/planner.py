@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.errors import SourceUnreadableError
 from trident_spouts.executor import ReadSoFar
 from trident_spouts.jdbc.database import Database, Session
@@ -12,9 +12,9 @@ from trident_spouts.postgres_changes.first_rows import first_rows, running_ended
 from trident_spouts.postgres_changes.pgoutput import Transaction, kinds_of
 from trident_spouts.postgres_changes.plan import Key, Last, Place, Plan, Shown
 from trident_spouts.postgres_changes.reader import Reader, up_to_rows
-from trident_spouts.postgres_changes.rewrites import check_partitions
 from trident_spouts.postgres_changes.slot import Look, Slot, advance, check_position, create, flushed_to, look_at
 from trident_spouts.postgres_changes.source import EXISTS, ChangesSource, Table, opened
+from trident_spouts.postgres_changes.table_rewrites import check_partitions
 from trident_spouts.postgres_changes.unseen_changes import Unseen, check_key
 
 _LONGEST_SILENCE = 16 << 20

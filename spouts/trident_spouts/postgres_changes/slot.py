@@ -13,8 +13,8 @@ from trident_spouts.jdbc.table_identity import system_of
 from trident_spouts.postgres_changes.lsn import lsn_from, lsn_text
 from trident_spouts.postgres_changes.pgoutput import ANEW
 from trident_spouts.postgres_changes.plan import Place, Plan
-from trident_spouts.postgres_changes.rewrites import partitions, same_column
 from trident_spouts.postgres_changes.source import OWNER, ChangesSource, Table
+from trident_spouts.postgres_changes.table_rewrites import partitions, same_column
 
 _CREATION_SECS = 20
 """The seconds for which one statement waits for the end of the transactions that run when a slot is created."""

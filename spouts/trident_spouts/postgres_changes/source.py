@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from trident.base.changes import KIND
+from trident.base.change_kinds import KIND
 from trident.base.errors import SourceUnreadableError, TypeDeclarationError
 from trident_spouts.jdbc.address import Address
 from trident_spouts.jdbc.column_origin import members_sql

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 
 from pyspark.sql.types import StructType
 
-from trident.base.checks import check_choice, check_whole_number
+from trident.base.argument_checks import check_choice, check_whole_number
 from trident.base.descriptions import described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError

@@ -12,10 +12,10 @@ from pyspark.sql.types import MapType, StringType, StructField, StructType, Time
 
 from trident.base.errors import MalformedInputError
 from trident.base.short_texts import shorten
-from trident.base.types import arrow_schema, schema_of
-from trident.base.values import type_name
+from trident.base.spark_types import arrow_schema, schema_of
+from trident.base.value_conversion import type_name
 from trident.base.years import OUTSIDE_YEARS
-from trident_spouts.files.values import ValueReader
+from trident_spouts.files.value_conversion import ValueReader
 from trident_spouts.redis_streams.ids import order
 
 Entry = tuple[bytes, list[bytes]]

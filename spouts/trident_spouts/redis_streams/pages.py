@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from trident.base.errors import DataLossError, MalformedInputError, SourceUnreadableError
 from trident.base.redis_address import Address
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident_spouts.redis_streams.entries import Entry, EntryFormat, digest_of
 from trident_spouts.redis_streams.server import StreamServers
 

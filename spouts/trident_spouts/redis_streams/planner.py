@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from trident.base.errors import DataLossError, TopologyError
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.redis_streams.ids import ZERO
 from trident_spouts.redis_streams.pages import PAGE_BYTES, PAGE_ENTRIES, Page
 from trident_spouts.redis_streams.positions import Look, Position, after_page, begin, begin_again, loss

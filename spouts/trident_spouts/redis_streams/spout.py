@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from pyspark.sql.types import StructType
 
+from trident.base.argument_checks import check_whole_number
 from trident.base.attempt import TransactionAttempt
-from trident.base.checks import check_whole_number
 from trident.base.descriptions import described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TridentError, TypeDeclarationError
@@ -18,11 +18,11 @@ from trident.base.finding import Finding, Now
 from trident.base.reachability import SECONDS
 from trident.base.redis_address import Address, check_url, redacted
 from trident.base.short_texts import brief
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.configurable import configurable
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
+from trident_spouts.files.value_conversion import Numbers, ValueReader
 from trident_spouts.files.value_options import check_flat, check_values
-from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.redis_streams.entries import EntryFormat
 from trident_spouts.redis_streams.ids import ZERO, before, order, read_id
 from trident_spouts.redis_streams.pages import Page, PageReader, shares_of

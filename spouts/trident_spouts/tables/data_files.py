@@ -17,11 +17,11 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import DataLossError, SourceUnreadableError, SpoutContractError
 from trident.base.short_texts import one_line
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import PART_BYTES
 from trident_spouts.files.parquet_reader import column_of, only_spark_reads
-from trident_spouts.workers import numbers_of, settle
+from trident_spouts.spark_workers import numbers_of, settle
 
 _BATCH_ROWS = 10_000
 """The number of rows that are read at once, which is also the number that Spark sends to a worker at once."""

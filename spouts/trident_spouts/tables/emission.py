@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, WorkerReader
+from trident_spouts.spark_workers import numbers_frame, parallelism
 from trident_spouts.tables.data_files import DataFile, Part, ShareReader, Storage, read_part, shares
-from trident_spouts.workers import numbers_frame, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

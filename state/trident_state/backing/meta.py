@@ -7,8 +7,8 @@ from trident.base.discard_advice import RESTORE
 from trident.base.errors import StateCorruptError
 from trident_state.document_header import Header
 from trident_state.incarnation import Incarnation
-from trident_state.messages import GroupStatus, StoreReport
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store_messages import GroupStatus, StoreReport
 
 FORMAT = 2
 

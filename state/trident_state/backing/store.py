@@ -22,15 +22,15 @@ from trident_state.backing.calls import MapCalls
 from trident_state.backing.map_rules import RULES
 from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META, BackingMap
-from trident_state.binary import concatenate, in_halves, replace_rows
+from trident_state.binary_arrays import concatenate, in_halves, replace_rows
 from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange, is_stored_in_order, order_of, stored_range
 from trident_state.keys import check_key_types, decode_keys, encode_checked_keys
-from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of, unpack_records
 from trident_state.state_parts import Part
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import read_again
+from trident_state.store_messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.value_rules import as_of, check_not_beyond, check_reached, combined
 from trident_state.write_checks import (
     check_newest,

@@ -17,8 +17,8 @@ from trident_state.delta.reading import TableReads
 from trident_state.delta.record import TableVersion
 from trident_state.expiry import Expiry
 from trident_state.keys import decode_keys, encode_and_hash
-from trident_state.messages import Update
 from trident_state.state_shape import StateShape
+from trident_state.store_messages import Update
 from trident_state.value_rules import combined
 from trident_state.write_checks import check_distinct_keys, duplicate_key_error
 

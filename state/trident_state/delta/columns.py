@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.names import free_name
-from trident_state.binary import one_chunk, spread_rows, valid_rows
+from trident_state.binary_arrays import one_chunk, spread_rows, valid_rows
 from trident_state.encoding import decode_column, encode_column
 from trident_state.keys import encode_checked_keys, hash_keys
 

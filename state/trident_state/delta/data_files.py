@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from trident.base.durable_files import fsync_folder
 from trident.base.errors import StateCorruptError
 from trident.files.delta_folder import TableFolder
-from trident_state.binary import in_halves
+from trident_state.binary_arrays import in_halves
 from trident_state.delta.columns import Numbers, Rows, TableColumns
 
 ROW_GROUP = 16_384

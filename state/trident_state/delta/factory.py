@@ -11,8 +11,8 @@ from trident.base.names import brief
 from trident.base.option_names import known_options_of
 from trident.base.redis_address import redacted
 from trident.files.delta_folder import UNSAFE, check_storage_options, folder_of
-from trident_state.delta.cleaning import Keep
 from trident_state.delta.store import DeltaStore
+from trident_state.delta.vacuum import Keep
 from trident_state.expiry import read_ttl
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home

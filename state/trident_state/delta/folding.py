@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident_state.binary import replace_rows
+from trident_state.binary_arrays import replace_rows
 from trident_state.delta.columns import Numbers, Rows, buckets_of
 from trident_state.state_shape import Combine
 from trident_state.value_rules import combined

@@ -5,11 +5,11 @@ import threading
 import time
 
 from trident.base.errors import StateClosedError, TridentError
-from trident_state.delta.cleaning import Cleaner
 from trident_state.delta.compaction import Compactor, chosen_files
 from trident_state.delta.folding import combine_of
 from trident_state.delta.record import TableVersion
 from trident_state.delta.table import StateTable
+from trident_state.delta.vacuum import Cleaner
 
 _log = logging.getLogger("trident.state")
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError
 from trident_state.delta.columns import TableColumns
-from trident_state.delta.counting import count_entries
+from trident_state.delta.entry_counts import count_entries
 from trident_state.delta.past_files import MissingFileError
 from trident_state.delta.range_reads import RangeReads
 from trident_state.delta.reading import TableReads
 from trident_state.delta.record import TableVersion
 from trident_state.key_order import KeyRange
 from trident_state.keys import encode_checked_keys
-from trident_state.messages import Found
+from trident_state.store_messages import Found
 
 
 class PastReads:
@@ -49,11 +49,11 @@ class PastReads:
             yield from self._reads.tables(version, self._txid, self._reads.cutoff(version, self._txid), pageRows)
 
     def has_order(self) -> bool:
-        """Return whether the keys have an order; see `trident_state.ranged.Ranged`."""
+        """Return whether the keys have an order; see `trident_state.range_reads.Ranged`."""
         return self._ranges.has_order
 
     def read_ranges(self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None) -> list[pa.Table] | None:
-        """Return the entries of each range; see `trident_state.ranged.Ranged`."""
+        """Return the entries of each range; see `trident_state.range_reads.Ranged`."""
         if not self._ranges.has_order:
             return None
         with self._kept() as version:

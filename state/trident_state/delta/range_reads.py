@@ -1,4 +1,4 @@
-"""Range reads over the key indexes of a table's files; see `trident_state.ranged.Ranged`."""
+"""Range reads over the key indexes of a table's files; see `trident_state.range_reads.Ranged`."""
 
 from collections.abc import Sequence
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from trident.base.errors import SourceUnreadableError, StateUnavailableError
 from trident.base.short_texts import one_line
-from trident_state.binary import in_halves
+from trident_state.binary_arrays import in_halves
 from trident_state.delta.columns import BUCKETS, Numbers, Rows, buckets_of
 from trident_state.delta.data_files import DataFile, DataFiles
 from trident_state.delta.folding import Folded, combine_of, fold, found_among, with_all_keys

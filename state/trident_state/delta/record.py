@@ -20,8 +20,8 @@ from trident_state.delta.data_files import DataFile
 from trident_state.delta.tags import NO_TAGS, TagSet
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
-from trident_state.messages import GroupStatus, StoreReport
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store_messages import GroupStatus, StoreReport
 
 FORMAT = "1"
 _PROPERTY = "trident."

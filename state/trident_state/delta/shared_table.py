@@ -15,7 +15,7 @@ from trident.base.attempt import Lease
 from trident.base.cached_property import cached_property
 from trident.base.errors import SnapshotMovedError, SourceUnreadableError, StateError, StateUnavailableError
 from trident.files.delta_folder import TableFolder
-from trident_state.binary import in_halves
+from trident_state.binary_arrays import in_halves
 from trident_state.delta.batch_rows import BatchRows
 from trident_state.delta.data_files import DataFile, file_of
 from trident_state.delta.past_files import MissingFileError
@@ -23,8 +23,8 @@ from trident_state.delta.record import TableVersion
 from trident_state.delta.table import StateTable
 from trident_state.expiry import Expiry
 from trident_state.keys import decode_keys, encode_checked_keys
-from trident_state.messages import Put, Update
 from trident_state.state_shape import StateShape
+from trident_state.store_messages import Put, Update
 from trident_state.write_checks import check_newest, check_update_types
 
 _CACHE = 64 * 2**20

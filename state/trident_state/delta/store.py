@@ -19,12 +19,11 @@ from trident.base.errors import (
     StateShapeError,
 )
 from trident.files.delta_folder import TableFolder
-from trident_state.binary import concatenate, in_halves
+from trident_state.binary_arrays import concatenate, in_halves
 from trident_state.delta.batch_rows import BatchRows, check_parts_distinct
-from trident_state.delta.cleaning import Cleaner, Keep
 from trident_state.delta.compaction import Compactor
-from trident_state.delta.counting import count_entries
 from trident_state.delta.data_files import DataFile
+from trident_state.delta.entry_counts import count_entries
 from trident_state.delta.folding import WHOLE, rows_kind
 from trident_state.delta.maintenance import Upkeep
 from trident_state.delta.past_files import MissingFileError
@@ -48,13 +47,14 @@ from trident_state.delta.shared_table import OpenBatch, OpenSnapshot, files_of
 from trident_state.delta.table import MovedError, StateTable
 from trident_state.delta.tagging import Tagger
 from trident_state.delta.tags import NO_TAGS
+from trident_state.delta.vacuum import Cleaner, Keep
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange
 from trident_state.keys import check_key_types, encode_checked_keys
-from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import read_again
+from trident_state.store_messages import Applied, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.tags import StateTag
 from trident_state.value_rules import check_not_beyond, check_reached
 from trident_state.write_checks import (
@@ -295,11 +295,11 @@ class DeltaStore:
                 yield page
 
     def has_order(self) -> bool:
-        """Return whether the keys have an order; see `trident_state.ranged.Ranged`."""
+        """Return whether the keys have an order; see `trident_state.range_reads.Ranged`."""
         return self._ranges.has_order
 
     def read_ranges(self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None) -> list[pa.Table] | None:
-        """Return the entries of each range; see `trident_state.ranged.Ranged`."""
+        """Return the entries of each range; see `trident_state.range_reads.Ranged`."""
         if not self._ranges.has_order:
             return None
         version = self._readable(asOf)

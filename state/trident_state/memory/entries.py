@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from trident.base.values import to_python
-from trident_state.binary import one_chunk, spread_rows, valid_rows
+from trident.base.value_conversion import to_python
+from trident_state.binary_arrays import one_chunk, spread_rows, valid_rows
 from trident_state.keys import hash_keys
 from trident_state.memory.key_index import HEAD_BYTES, Hashes, KeyIndex, Slots, heap_bytes_of
 from trident_state.memory.key_order_index import KeyOrderIndex

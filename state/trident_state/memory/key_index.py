@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident_state.binary import Bytes, Offsets, buffers_of
+from trident_state.binary_arrays import Bytes, Offsets, buffers_of
 
 Slots = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from trident_state.binary import Bytes, Offsets, binary_of, buffers_of, gather_slices, join_columns, valid_rows
+from trident_state.binary_arrays import Bytes, Offsets, binary_of, buffers_of, gather_slices, join_columns, valid_rows
 
 _FEW = 64
 """The most rows that a Python loop reads faster than NumPy."""

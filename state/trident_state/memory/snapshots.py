@@ -19,7 +19,7 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock
 from trident.base.errors import FencedError, StateOwnedError, StateShapeError
 from trident.files.store import FileStore
-from trident_state.binary import in_halves
+from trident_state.binary_arrays import in_halves
 from trident_state.expiry import Expiry
 from trident_state.fingerprint import shown_shapes
 from trident_state.keys import hash_keys

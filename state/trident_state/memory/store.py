@@ -15,7 +15,7 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, FilesError, StateFullError, StateOwnedError
 from trident.base.forked_child import free_in_child
-from trident_state.binary import concatenate, in_halves
+from trident_state.binary_arrays import concatenate, in_halves
 from trident_state.expiry import Expiry, without_expired
 from trident_state.few_keys import Key, hash_key, key_encoder
 from trident_state.key_order import KeyRange
@@ -24,9 +24,9 @@ from trident_state.memory.entries import Entries
 from trident_state.memory.key_index import Slots
 from trident_state.memory.snapshots import Cut, Snapshots
 from trident_state.memory.update_changes import Change, changes_of
-from trident_state.messages import Applied, FewFound, Found, GroupStatus, StoreReport, Update
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, read_again
+from trident_state.store_messages import Applied, FewFound, Found, GroupStatus, StoreReport, Update
 from trident_state.value_rules import as_of, check_not_beyond, check_reached, few_as_of
 from trident_state.write_checks import check_newest, check_next_batch
 

@@ -6,13 +6,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from trident_state.binary import in_halves, replace_rows
+from trident_state.binary_arrays import in_halves, replace_rows
 from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import encode_and_hash
 from trident_state.memory.entries import Cells, Entries, Triples
 from trident_state.memory.key_index import Hashes, Slots
-from trident_state.messages import Update
 from trident_state.state_shape import StateShape
+from trident_state.store_messages import Update
 from trident_state.value_rules import combined
 from trident_state.write_checks import check_distinct_keys, check_none_later, check_update_types
 

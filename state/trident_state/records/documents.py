@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateCorruptError, StateValueError
-from trident_state.binary import join_columns, valid_rows
+from trident_state.binary_arrays import join_columns, valid_rows
 from trident_state.encoding import is_bytes, is_list, is_text
 from trident_state.records.triples import Triples
 

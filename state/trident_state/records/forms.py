@@ -25,7 +25,7 @@ from pyarrow import types as kinds
 
 from trident.base.discard_advice import RESTORE
 from trident.base.errors import StateCorruptError, TypeDeclarationError
-from trident_state.binary import (
+from trident_state.binary_arrays import (
     Bytes,
     Offsets,
     buffers_of,

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trident.base.values import to_python
-from trident_state.binary import spread_rows
+from trident.base.value_conversion import to_python
+from trident_state.binary_arrays import spread_rows
 
 NOTHING = -1
 """The txid in the triple of a key for which nothing is stored."""

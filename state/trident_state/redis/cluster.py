@@ -8,8 +8,8 @@ from trident.base.forked_child import free_in_child
 from trident.base.redis_address import Address
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import check
-from trident_state.redis.server import parse_info
-from trident_state.redis.slots import SLOTS, SlotMap
+from trident_state.redis.hash_slots import SLOTS, SlotMap
+from trident_state.redis.server_check import parse_info
 from trident_state.redis.wire import command
 
 

@@ -17,8 +17,8 @@ from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import Reply as Reply
 from trident_state.redis.failures import are_elsewhere, are_moving, check, check_all, lack_scripts
+from trident_state.redis.hash_slots import SlotMap, slot_of
 from trident_state.redis.scripts import Script
-from trident_state.redis.slots import SlotMap, slot_of
 from trident_state.redis.wire import EXEC, MULTI, PROCESS, in_full, load_commands
 
 _T = TypeVar("_T")

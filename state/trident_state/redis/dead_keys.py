@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident_state.binary import lengths_of, with_lengths
+from trident_state.binary_arrays import lengths_of, with_lengths
 from trident_state.records.forms import FixedRecords, Records
 from trident_state.redis.command_routing import Link
 from trident_state.redis.layout import Layout

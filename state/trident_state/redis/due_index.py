@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateRecoveringError
-from trident_state.binary import with_lengths
+from trident_state.binary_arrays import with_lengths
 from trident_state.keys import decode_keys, encode_checked_keys
 from trident_state.redis.command_routing import Link
 from trident_state.redis.due_scores import is_exact, score, scores, shared_score

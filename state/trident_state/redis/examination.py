@@ -13,7 +13,7 @@ from trident.base.redis_address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import Reply
-from trident_state.redis.server import check_server, parse_info
+from trident_state.redis.server_check import check_server, parse_info
 from trident_state.redis.wire import command
 
 COMMANDS = b"HSET HGET HMGET HDEL HSCAN HGETALL DEL EXISTS TYPE PEXPIRE ZADD ZREM ZRANGEBYSCORE".split()

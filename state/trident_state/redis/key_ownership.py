@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from trident.base.errors import StateOwnedError, StateShapeError
-from trident_state.messages import GroupStatus, StoreReport
 from trident_state.redis.command_routing import Links, Reply
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
 from trident_state.redis.wire import bulks, command
 from trident_state.state_shape import StateIdentity, StateKind
+from trident_state.store_messages import GroupStatus, StoreReport
 from trident_state.write_checks import check_unchanged_option
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from trident.base.discard_advice import RESTORE
 from trident.base.errors import StateCorruptError
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
-from trident_state.messages import GroupStatus
 from trident_state.redis.wire import bulks
 from trident_state.state_shape import StateIdentity, StateKind
+from trident_state.store_messages import GroupStatus
 
 FORMAT = "2"
 NOTHING_FORGOTTEN = Expiry()

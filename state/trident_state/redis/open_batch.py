@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.expiry import Expiry
 from trident_state.keys import encode_checked_keys
-from trident_state.messages import Put, Update
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link
 from trident_state.redis.placement import place_distinct_keys
 from trident_state.redis.scripts import MERGE, PUT
 from trident_state.redis.shared_state import SharedState
 from trident_state.redis.writer import Task, Writer
+from trident_state.store_messages import Put, Update
 from trident_state.write_checks import check_update_types
 
 

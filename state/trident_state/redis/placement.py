@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trident.base.cached_property import cached_property
 from trident.base.errors import StateValueError
-from trident_state.binary import lengths_of
+from trident_state.binary_arrays import lengths_of
 from trident_state.keys import hash_keys
 from trident_state.redis.layout import Layout
 from trident_state.write_checks import check_distinct_keys

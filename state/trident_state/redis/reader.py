@@ -16,7 +16,6 @@ from trident_state.expiry import Cutoff, without_expired
 from trident_state.few_keys import hash_key
 from trident_state.incarnation import Incarnation
 from trident_state.keys import decode_keys
-from trident_state.messages import GroupStatus
 from trident_state.records.forms import Records, unpack_few_records, unpack_records
 from trident_state.records.triples import Triples
 from trident_state.redis.bucket_scans import BucketScans
@@ -26,6 +25,7 @@ from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
 from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmget
 from trident_state.state_shape import StateKind, StateShape
+from trident_state.store_messages import GroupStatus
 from trident_state.value_rules import as_of, check_not_beyond, check_reached, few_as_of
 
 _SCAN_BUCKETS = 1024

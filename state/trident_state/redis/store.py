@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateError, StateUnavailableError
 from trident.base.redis_address import Address
-from trident_state.binary import concatenate, in_halves, spread_rows
+from trident_state.binary_arrays import concatenate, in_halves, spread_rows
 from trident_state.expiry import Expiry
 from trident_state.few_keys import Key, key_encoder
 from trident_state.incarnation import Incarnation
 from trident_state.keys import check_key_types, encode_checked_keys
-from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
@@ -32,11 +31,12 @@ from trident_state.redis.placement import place_distinct_keys, place_keys
 from trident_state.redis.reader import LayoutChanged, Reader
 from trident_state.redis.script_errors import check_answer
 from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Script
-from trident_state.redis.server import check_server, parse_info
+from trident_state.redis.server_check import check_server, parse_info
 from trident_state.redis.wire import bulks, call, command
 from trident_state.redis.writer import Task, Writer
 from trident_state.state_parts import WHOLE, Part
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store_messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.value_rules import check_reached
 from trident_state.write_checks import check_update_types
 

@@ -5,7 +5,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from trident_state.binary import Offsets, buffers_of, join_columns, lengths_of
+from trident_state.binary_arrays import Offsets, buffers_of, join_columns, lengths_of
 from trident_state.redis.scripts import Script
 
 PACKET = 65536

@@ -19,8 +19,16 @@ import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError, StateValueError
-from trident.base.values import type_name
-from trident_state.binary import concatenate, framed, join_columns, lengths_of, one_chunk, spread_rows, with_lengths
+from trident.base.value_conversion import type_name
+from trident_state.binary_arrays import (
+    concatenate,
+    framed,
+    join_columns,
+    lengths_of,
+    one_chunk,
+    spread_rows,
+    with_lengths,
+)
 from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import decode_keys
 from trident_state.records.documents import Documents

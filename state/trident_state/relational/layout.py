@@ -15,7 +15,7 @@ from trident.base.cached_property import cached_property
 from trident.base.errors import StateError
 from trident.base.names import free_name
 from trident_state.backing.protocol import META
-from trident_state.binary import in_halves, join_columns, one_chunk
+from trident_state.binary_arrays import in_halves, join_columns, one_chunk
 from trident_state.keys import decode_keys
 from trident_state.records.documents import Documents
 from trident_state.state_shape import StateIdentity, StateKind, StateShape

@@ -12,8 +12,8 @@ from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.auto.choice import EngineChoice, Size
+from trident.compiler.auto.deferred_spark import SparkLater
 from trident.compiler.auto.engine import AutoEngine
-from trident.compiler.auto.spark_later import SparkLater
 from trident.compiler.engine import Slot
 from trident.compiler.program import Group, Stage
 from trident.errors import AttemptCancelledError, BatchFailedError

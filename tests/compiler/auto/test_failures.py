@@ -11,8 +11,8 @@ from tests.compiler.auto.test_engine import Other, counting, engines_of, later, 
 from trident import Count, MapGet, TridentTopology, expr
 from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.auto.choice import EngineChoice, Size
+from trident.compiler.auto.deferred_spark import SparkLater
 from trident.compiler.auto.engine import AutoEngine
-from trident.compiler.auto.spark_later import SparkLater
 from trident.compiler.program import Group
 from trident.errors import AttemptCancelledError, BatchFailedError, SparkSetupError, UserCodeError
 from trident.frozen.results import StageResult

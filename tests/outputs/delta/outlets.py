@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 
 from tests.support.topologies import DeclaredSpout
 from trident.base.callsite import CallSite
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.outputs.delta.outlet import DeltaOutlet
 from trident.outputs.run_identity import OutputMemory, ProcessMemory, RunIdentity
 from trident.plan.delta_target import DeltaTarget

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from tests.outputs.delta.outlets import outlet, rows
 from tests.support.soak import Soak
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS = ("a", "b" * 40, "b" * 39 + "c", "é" * 20, "\U0010ffff" * 9, "%", "'", "NULL", "null", "x" * 2000, "\0", "")

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from tests.outputs.delta.outlets import outlet, rows
 from trident import TridentTopology
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 from trident.outputs.delta import history
 from trident.spouts import DeltaSpout, FixedBatchSpout
 from trident.testing.local import start_local

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.support.topologies import DeclaredSpout
 from trident.base.callsite import CallSite
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.outputs.jdbc.outlet import JdbcOutlet
 from trident.outputs.run_identity import OutputMemory, ProcessMemory, RunIdentity
 from trident.plan.jdbc_target import JdbcTarget

@@ -9,7 +9,7 @@ import pytest
 
 from tests.outputs.jdbc.outlets import outlet
 from tests.support.postgres import PostgresServer
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.spark_types import arrow_schema, parse_schema
 from trident.errors import OutputRefusedError
 
 UTC = datetime.UTC

@@ -14,7 +14,7 @@ from trident import TridentTopology
 from trident.base import crash_points
 from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.log.protocol import OutputProgress
 from trident.outputs.kafka import outlet as kafka_outlet
 from trident.outputs.kafka.messages import Message, messages

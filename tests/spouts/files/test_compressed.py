@@ -16,7 +16,7 @@ from tests.spouts.files.test_identity import Reader
 from tests.support.plans import planned
 from trident.errors import MalformedInputError, SpoutContractError
 from trident.spouts import FileSpout, Text, TransactionAttempt, Watch
-from trident_spouts.files import reading
+from trident_spouts.files import line_reader
 from trident_spouts.files.compression import unpacked
 
 
@@ -75,8 +75,8 @@ def test_long_contents_come_in_chunks_of_whole_lines(
     [batch] = read(spout)
     assert batch == list(range(2000))
     emission = spout.open().emit(TransactionAttempt(1, 0), planned(spout)[0])
-    assert isinstance(emission, reading.LinesEmission)
-    counter = reading.ShareCounter((emission.stretches,), emission.line_format)
+    assert isinstance(emission, line_reader.LinesEmission)
+    counter = line_reader.ShareCounter((emission.stretches,), emission.line_format)
     numbers = pa.RecordBatch.from_pydict({"id": [0]})
     assert sum(sum(part.column(0).to_pylist()) for part in counter(iter([numbers]))) == 2000
 

@@ -20,11 +20,11 @@ from tests.support.plans import planned
 from trident import TumblingCountWindow
 from trident.errors import ArgumentsError, MalformedInputError, TopologyError, TypeDeclarationError
 from trident.spouts import Csv, FileSpout, Json, Parquet, Text, TransactionAttempt, Watch
-from trident_spouts.files import lines, reading
+from trident_spouts.files import line_reader, lines
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
-from trident_spouts.files.jsonlines import with_corrupt_fields
-from trident_spouts.files.values import ValueReader
+from trident_spouts.files.json_lines import with_corrupt_fields
+from trident_spouts.files.value_conversion import ValueReader
 from trident_spouts.rows import read_schema
 
 FIELDS = "n long, s string, x double, b boolean, day date, small tinyint, f float, d decimal(6, 2), at timestamp"
@@ -420,17 +420,17 @@ def test_skipped_lines_are_no_rows_wherever_a_file_is_cut(
     path.write_bytes(data)
     file = io.BytesIO(data)
     ends = sorted({0, len(data), *(lines.line_start(file, cut, len(data)) for cut in cuts)})
-    stretches = [reading.Stretch(str(path), at, to, at, to) for at, to in zip(ends, ends[1:], strict=False)]
-    cut = reading.shares(stretches, count)
+    stretches = [line_reader.Stretch(str(path), at, to, at, to) for at, to in zip(ends, ends[1:], strict=False)]
+    cut = line_reader.shares(stretches, count)
     form = form_of("n long", header=header, skipLines=len(skipped)) if header else form_of(
         "s long, n long", header=False, skipLines=len(skipped)
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "_CHUNK", chunk)
         for parts in (stretches, [part for share in cut for part in share]):
-            tables = [table for part in parts for table in reading.read_stretch(part, form)]
+            tables = [table for part in parts for table in line_reader.read_stretch(part, form)]
             assert [n for table in tables for n in table["n"].to_pylist()] == [*range(rows)]
-        counter = reading.ShareCounter((tuple(stretches), *map(tuple, cut)), form)
+        counter = line_reader.ShareCounter((tuple(stretches), *map(tuple, cut)), form)
         numbers = pa.RecordBatch.from_pydict({"id": [*range(1 + len(cut))]})
         assert sum(sum(batch.column(0).to_pylist()) for batch in counter(iter([numbers]))) == 2 * rows
 
@@ -551,7 +551,7 @@ def grown(executor: Any, position: Any, time: float = 0.0) -> tuple[list[Any], A
 
 
 def lines_of(emission: Any) -> Any:
-    return reading._lines_of(emission.stretches[0], emission.line_format)
+    return line_reader._lines_of(emission.stretches[0], emission.line_format)
 
 
 def test_a_date_in_another_form_is_told_with_the_way_out() -> None:

@@ -25,7 +25,7 @@ from trident.errors import (
 from trident.spouts import FileSpout, Json, SpoutKind, Text, TransactionAttempt, Watch
 from trident_spouts.executor import Metadata
 from trident_spouts.files import executor as executor_module
-from trident_spouts.files.places import ListedFile
+from trident_spouts.files.storage import ListedFile
 
 T0 = 1_700_000_000
 """A time, in seconds, that all files are older than."""

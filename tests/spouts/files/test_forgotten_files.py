@@ -15,14 +15,14 @@ from tests.support.waiting import wait_until
 from trident.errors import SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.executor import Metadata
-from trident_spouts.files import file_recognition, forgotten_files, places
+from trident_spouts.files import file_recognition, forgotten_files, storage
 from trident_spouts.files.read_files import ReadFiles
 
 
 @pytest.fixture(autouse=True)
 def all_changes_are_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have times of change count at once, as those of files that were not changed just now."""
-    monkeypatch.setattr(places, "TICK_NS", -(10**18))
+    monkeypatch.setattr(storage, "TICK_NS", -(10**18))
 
 
 class Reader:

@@ -22,7 +22,7 @@ from trident.errors import BatchFailedError, SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
-from trident_spouts.files import executor, local_place
+from trident_spouts.files import executor, local_storage
 from trident_spouts.files.file_births import birth_of
 from trident_spouts.files.read_files import Entry, ReadFiles
 
@@ -334,10 +334,10 @@ def test_a_new_file_with_the_inode_of_a_deleted_one_is_read(reader: Reader, fold
 def test_a_new_file_with_inode_and_beginning_of_a_deleted_one_is_told_by_its_birth(
     folder: Path, monkeypatch: pytest.MonkeyPatch, born: int, read: list[list[str]]
 ) -> None:
-    monkeypatch.setattr(local_place, "birth_of", lambda descriptor: 5)
+    monkeypatch.setattr(local_storage, "birth_of", lambda descriptor: 5)
     (folder / "monday").write_text("a\n")
     [plan] = planned(FileSpout(folder))
-    monkeypatch.setattr(local_place, "birth_of", lambda descriptor: born)
+    monkeypatch.setattr(local_storage, "birth_of", lambda descriptor: born)
     (folder / "monday").rename(folder / "tuesday")
     (folder / "tuesday").write_text("a\na\na\n")
     spout = FileSpout(folder)

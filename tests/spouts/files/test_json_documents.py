@@ -19,7 +19,7 @@ from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.files import json_documents
 from trident_spouts.files.json_documents import JsonDocuments
-from trident_spouts.files.jsonlines import JsonFormat, with_corrupt_fields
+from trident_spouts.files.json_lines import JsonFormat, with_corrupt_fields
 from trident_spouts.rows import read_schema
 
 FIELDS = "n long, word string"

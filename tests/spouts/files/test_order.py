@@ -11,8 +11,8 @@ from tests.spouts.files.test_file_spout import T0, drain, ranges, write
 from tests.support.plans import logged, planned
 from trident.errors import SpoutContractError, TopologyError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
-from trident_spouts.files.places import ListedFile
 from trident_spouts.files.read_files import Entry, ReadFiles
+from trident_spouts.files.storage import ListedFile
 
 
 def by_name(path: Path, **options: Any) -> FileSpout:

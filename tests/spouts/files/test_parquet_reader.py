@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from trident import Sum, TridentTopology, expr
 from trident.base.errors import SourceUnreadableError, SpoutContractError
-from trident.base.types import arrow_schema, ddl, parse_schema
-from trident.base.values import conform
+from trident.base.spark_types import arrow_schema, ddl, parse_schema
+from trident.base.value_conversion import conform
 from trident.compiler.spark.errors import translated
 from trident.spouts import FileSpout, TransactionAttempt
 from trident.state import MemoryMapState

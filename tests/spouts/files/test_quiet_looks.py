@@ -9,7 +9,7 @@ import pytest
 from tests.spouts.files.test_file_spout import write
 from trident.errors import SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
-from trident_spouts.files import forgotten_files, places
+from trident_spouts.files import forgotten_files, storage
 from trident_spouts.files.planner import Planner
 
 
@@ -43,7 +43,7 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(places, "TICK_NS", -(10**18))  # times of change count at once
+    monkeypatch.setattr(storage, "TICK_NS", -(10**18))  # times of change count at once
     return Run(tmp_path, monkeypatch)
 
 
@@ -63,7 +63,7 @@ def test_a_change_that_the_status_does_not_show_yet_is_not_missed(
     name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second change within the same tick of the clock has the same time."""
-    monkeypatch.setattr(places, "TICK_NS", 10**18)
+    monkeypatch.setattr(storage, "TICK_NS", 10**18)
     run.look()
     times = os.stat(run.folder / name)
     (run.folder / name).write_text("other\n")

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from trident_spouts.files import read_files as module
-from trident_spouts.files.places import ListedFile
 from trident_spouts.files.read_files import Entry, ReadFiles
+from trident_spouts.files.storage import ListedFile
 
 
 def read(*files: ListedFile) -> list[tuple[str, Entry]]:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.support.plans import planned
 from trident import Count, TridentTopology
 from trident.base import crash_points
-from trident.base.types import parse_schema
+from trident.base.spark_types import parse_schema
 from trident.compiler.spark.engine import SparkEngine
 from trident.errors import SourceUnreadableError, SpoutContractError
 from trident.run.start import start_on
@@ -25,12 +25,12 @@ from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.emission import UnionEmission
 from trident_spouts.files import executor as executor_module
-from trident_spouts.files import reading
-from trident_spouts.files.local_place import LocalPlace
+from trident_spouts.files import line_reader
+from trident_spouts.files.line_reader import LinesEmission, ShareReader
+from trident_spouts.files.local_storage import LocalPlace
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.parquet_reader import GroupReader, RowGroups
-from trident_spouts.files.places import ListedFile
-from trident_spouts.files.reading import LinesEmission, ShareReader
+from trident_spouts.files.storage import ListedFile
 
 OLD, NEW = [f"old{at:03}" for at in range(100)], [f"new{at:03}" for at in range(150)]
 REPLACED = "was renamed, replaced or changed while the batch was read; this attempt is discarded"
@@ -114,8 +114,8 @@ def test_a_file_that_is_rotated_under_a_batch_is_read_under_its_new_name(
 def test_a_file_that_is_rotated_under_a_batch_counts_once_on_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_point: Any, name: str, native: bool
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES_IN_PLAN", -1)
-    monkeypatch.setattr(reading, "on_this_machine", lambda session: False)  # the workers read, however little it is
+    monkeypatch.setattr(line_reader, "MOST_BYTES_IN_PLAN", -1)
+    monkeypatch.setattr(line_reader, "on_this_machine", lambda session: False)  # the workers read, however little it is
     write(tmp_path / name, OLD)
     at_point("emit.after", lambda: rotated(tmp_path, name, NEW[:100]))
     topology = counting(spout_over(tmp_path, name), native)
@@ -205,7 +205,7 @@ def test_a_log_that_is_written_anew_while_it_is_read_is_noticed(tmp_path: Path) 
     write(tmp_path / "app.log", OLD)
     emission = emitted(tmp_path, "app.log")
     [part] = emission.stretches
-    tables = reading.read_stretch(part, emission.line_format)
+    tables = line_reader.read_stretch(part, emission.line_format)
     next(tables)
     (tmp_path / "app.log").write_text("".join(f"{line}\n" for line in NEW))
     with pytest.raises(SourceUnreadableError, match=REPLACED):

@@ -11,8 +11,8 @@ import pytest
 from trident.errors import DataLossError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.executor import Metadata, SpoutExecutor
-from trident_spouts.files import places
-from trident_spouts.files.places import TICK_NS
+from trident_spouts.files import storage
+from trident_spouts.files.storage import TICK_NS
 
 
 def step(executor: SpoutExecutor, position: Metadata) -> tuple[list[str], Metadata]:
@@ -104,7 +104,7 @@ def test_a_rotated_file_is_read_again_under_its_new_name(tmp_path: Path) -> None
 def position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Metadata:
     """The position after six files, of which the stream has one by its name and one by its checksums."""
     monkeypatch.setattr("trident_spouts.files.read_files.KNOWN_BY_CHECKSUM", 1)
-    monkeypatch.setattr(places, "TICK_NS", -(10**18))
+    monkeypatch.setattr(storage, "TICK_NS", -(10**18))
     for at in range(6):
         _write(tmp_path / f"f{at}.txt", at)
     return drained(_remembering(tmp_path).open(), None, [])

@@ -18,7 +18,7 @@ from trident.spouts import JdbcSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.jdbc.final_values import Finality, Moment, UnderWay
-from trident_spouts.jdbc.order import OrderColumn
+from trident_spouts.jdbc.order_column import OrderColumn
 from trident_spouts.jdbc.relation import Source
 
 

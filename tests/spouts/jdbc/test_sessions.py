@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 from trident.errors import TopologyError
 from trident.spouts import JdbcSpout
 from trident_spouts.jdbc.final_values import Finality, Moment, UnderWay
-from trident_spouts.jdbc.order import OrderColumn
+from trident_spouts.jdbc.order_column import OrderColumn
 from trident_spouts.jdbc.relation import Source
 
 HIDDEN = "the user may not see the queries of other users' sessions (pg_stat_activity), so"

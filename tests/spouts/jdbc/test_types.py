@@ -9,7 +9,7 @@ import pytest
 
 from tests.spouts.jdbc.reads import emitted, planned, planned_soon
 from tests.support.postgres import PostgresServer
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.errors import MalformedInputError, TypeDeclarationError
 from trident.spouts import JdbcSpout
 

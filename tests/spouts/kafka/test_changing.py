@@ -103,7 +103,7 @@ class TestMatchedTopics(SourceContract):
         return MatchedTopic(kafka, "transactional", latest)
 
 
-@pytest.mark.soak  # a restart of the broker for each; tests/spouts/kafka/test_evidence.py has one for all its tests
+@pytest.mark.soak  # a restart of the broker for each; test_partition_identity.py has one for all its tests
 @pytest.mark.parametrize(("kind", "latest"), CASES)
 class TestMortalTopics(SourceContract):
     @pytest.fixture

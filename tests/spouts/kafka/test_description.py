@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError
 from trident.errors import MissingPackageError, SourceUnreadableError, SpoutContractError, TopologyError
 from trident.spouts import KafkaSpout, SpoutKind, TransactionAttempt
 from trident_spouts.kafka import cluster
+from trident_spouts.kafka.offset_ranges import OffsetRange, TopicRange, from_metadata, limited, ranges_of, to_metadata
 from trident_spouts.kafka.options import client_options, java_options
-from trident_spouts.kafka.ranges import OffsetRange, TopicRange, from_metadata, limited, ranges_of, to_metadata
 
 LOGIN = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
 

@@ -11,7 +11,7 @@ from tests.support.kafka_cluster import KafkaCluster
 from trident.errors import DataLossError
 from trident.spouts import KafkaSpout
 
-pytestmark = pytest.mark.soak  # three brokers; tests/spouts/kafka/test_evidence.py compares the same evidence on one
+pytestmark = pytest.mark.soak  # three brokers; test_partition_identity.py compares the same evidence on one
 
 
 @pytest.fixture(scope="module")

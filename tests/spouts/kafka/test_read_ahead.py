@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.kafka import connector_jars
 from trident.spouts import KafkaSpout, TransactionAttempt
-from trident_spouts.kafka.ranges import TopicRange, to_metadata
+from trident_spouts.kafka.offset_ranges import TopicRange, to_metadata
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,7 +8,7 @@ from tests.spouts.messages.queue_spout import Queue, QueueSpout
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError, TopologyError, UserFunctionError
 from trident.spouts import Budget, Collector, RichSpout
-from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.adapters.adapter_choice import as_spout
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.messages.executor import MessageExecutor
 from trident_spouts.messages.seen_messages import Acks, SeenMessages, seen_in
@@ -344,7 +344,7 @@ def test_an_outcome_that_raises_is_told_again_with_growing_pauses(
             super().fail(messageId, reason)
 
     clock = [0.0]
-    monkeypatch.setattr("trident_spouts.messages.outcomes.monotonic", lambda: clock[0])
+    monkeypatch.setattr("trident_spouts.messages.message_outcomes.monotonic", lambda: clock[0])
     queue = Queue({1: "a", 2: "b"})
     spout = Breaks(queue)
     executor = opened(spout)

@@ -12,8 +12,8 @@ from tests.spouts.objects.test_contract import parquet_of
 from trident.errors import SourceUnreadableError, SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.executor import Emission, SpoutExecutor
-from trident_spouts.files.ranges import PlannedFile
-from trident_spouts.files.reading import Stretch, read_stretch
+from trident_spouts.files.file_ranges import PlannedFile
+from trident_spouts.files.line_reader import Stretch, read_stretch
 from trident_spouts.files.text import TextFormat
 
 LINES = [f"line{at:04}" for at in range(400)]

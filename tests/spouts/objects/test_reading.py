@@ -24,9 +24,9 @@ from trident.spouts import FileSpout, TransactionAttempt
 from trident.state import MemoryMapState
 from trident.testing import start_local
 from trident.testing.contracts.spout_calls import check_workers, emissions
-from trident_spouts.files import reading
-from trident_spouts.files.range_file import RangeReader
-from trident_spouts.files.reading import LinesEmission
+from trident_spouts.files import line_reader
+from trident_spouts.files.line_reader import LinesEmission
+from trident_spouts.files.remote_file import RangeReader
 
 ATTEMPT = TransactionAttempt(1, 0)
 WORDS = [f"word{at % 97}" for at in range(5_000)]
@@ -175,8 +175,8 @@ def test_objects_are_counted_without_spark(objects: Objects, format: str) -> Non
 def test_workers_read_objects(
     spark: SparkSession, objects: Objects, monkeypatch: pytest.MonkeyPatch, format: str, native: bool
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES_IN_PLAN", -1)
-    monkeypatch.setattr(reading, "on_this_machine", lambda session: False)  # the workers read, however little it is
+    monkeypatch.setattr(line_reader, "MOST_BYTES_IN_PLAN", -1)
+    monkeypatch.setattr(line_reader, "on_this_machine", lambda session: False)  # the workers read, however little it is
     if format == "json":
         monkeypatch.setattr(LinesEmission, "arrow", lambda self: pytest.fail("the driver reads"))
     topology = counting(put_words(objects, format), native)
@@ -190,8 +190,8 @@ def test_workers_read_objects(
 def test_workers_read_and_count_what_the_driver_reads(
     spark: SparkSession, objects: Objects, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, format: str
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES_IN_PLAN", -1)
-    monkeypatch.setattr(reading, "on_this_machine", lambda session: False)
+    monkeypatch.setattr(line_reader, "MOST_BYTES_IN_PLAN", -1)
+    monkeypatch.setattr(line_reader, "on_this_machine", lambda session: False)
     for txid, _, emission in emissions(put_words(objects, format).open()):
         check_workers(spark, emission, f"batch {txid}", tmp_path)
 
@@ -201,8 +201,8 @@ def test_workers_read_and_count_what_the_driver_reads(
 def test_a_worker_refuses_an_object_that_was_replaced(
     spark: SparkSession, objects: Objects, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES_IN_PLAN", -1)
-    monkeypatch.setattr(reading, "on_this_machine", lambda session: False)
+    monkeypatch.setattr(line_reader, "MOST_BYTES_IN_PLAN", -1)
+    monkeypatch.setattr(line_reader, "on_this_machine", lambda session: False)
     executor = put_words(objects, format).open()
     emission = executor.emit(ATTEMPT, executor.plan(ATTEMPT, None, 0.0))
     worker: Any = emission.reader(spark, ["word"])

@@ -9,7 +9,7 @@ from tests.spouts.jdbc.reads import emitted, planned
 from tests.spouts.jdbc.test_types import TYPES, filled
 from tests.spouts.postgres_changes.changed_table import ChangedTable, drained
 from tests.support.postgres import PostgresServer
-from trident.base.types import ddl
+from trident.base.spark_types import ddl
 from trident.errors import MalformedInputError, TypeDeclarationError
 
 SETTINGS = {

@@ -16,10 +16,10 @@ from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateClosedError
 from trident.testing.contracts.stores.fixtures import COUNT, FIRST, JOIN, LAST, SECOND, entries, marker
 from trident_state.delta import compaction
-from trident_state.delta.cleaning import Keep
 from trident_state.delta.compaction import LEAST, MOST, chosen_files
 from trident_state.delta.data_files import DataFile
 from trident_state.delta.table import MovedError
+from trident_state.delta.vacuum import Keep
 from trident_state.state_shape import Combine
 
 

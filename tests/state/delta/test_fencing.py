@@ -21,8 +21,8 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident.testing.contracts.stores.fixtures import FIRST, SECOND, entries, marker
-from trident_state.delta.cleaning import Keep
 from trident_state.delta.compaction import LEAST
+from trident_state.delta.vacuum import Keep
 
 
 def versions(folder: Path) -> int:

@@ -14,7 +14,7 @@ from trident.base.errors import SnapshotMovedError, StateCorruptError
 from trident.testing.contracts.stores.fixtures import COUNT, FIRST, LAST, SECOND, Setting
 from trident.testing.contracts.stores.history import check_history
 from trident_state.delta import batch_rows
-from trident_state.delta.cleaning import Keep
+from trident_state.delta.vacuum import Keep
 from trident_state.state_shape import Combine
 
 Models = dict[int, dict[Any, Any]]

@@ -8,8 +8,8 @@ from tests.support.objects import objects as objects
 from tests.support.objects import s3_server as s3_server
 from trident.base.errors import FencedError, StateError
 from trident.testing.contracts.stores.fixtures import COUNT, LAST, SECOND, Setting, entries, marker
-from trident_state.delta.cleaning import Keep
 from trident_state.delta.compaction import LEAST
+from trident_state.delta.vacuum import Keep
 from trident_state.state_shape import Combine
 
 

@@ -11,9 +11,9 @@ from tests.state.delta.states import setting_in
 from tests.state.delta.test_compaction import merged, quiet
 from trident.testing.contracts.stores.fixtures import COUNT, LAST, Setting, entries
 from trident_state.delta import range_reads
-from trident_state.delta.cleaning import Keep
 from trident_state.delta.data_files import DataFiles
 from trident_state.delta.reading import TableReads
+from trident_state.delta.vacuum import Keep
 from trident_state.key_order import KeyRange
 from trident_state.state_shape import Combine
 
@@ -126,7 +126,7 @@ def test_a_count_of_sums_decodes_no_value(folder: Path, monkeypatch: pytest.Monk
 def test_a_count_of_whole_values_leaves_out_removed_and_expired_ones(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trident_state.delta.counting._AT_ONCE", 10)
+    monkeypatch.setattr("trident_state.delta.entry_counts._AT_ONCE", 10)
     setting = setting_in(folder, LAST)
     store = quiet(setting)
     setting.apply(store, 1, {n: n for n in range(100)})

@@ -10,9 +10,9 @@ from pyspark import cloudpickle
 from tests.state.delta.states import setting_in, table_of
 from trident.base.errors import FencedError, SnapshotMovedError, StateError, StateUnavailableError, StateValueError
 from trident.testing.contracts.stores.fixtures import COUNT, FIRST, JOIN, LAST, SECOND, Setting, entries, marker
-from trident_state.delta.cleaning import Keep
-from trident_state.messages import Put, Update
+from trident_state.delta.vacuum import Keep
 from trident_state.state_shape import Combine
+from trident_state.store_messages import Put, Update
 
 COMBINES = {"deltas": COUNT, "whole": LAST}
 

@@ -11,7 +11,7 @@ from tests.state.delta.test_history import expiring, filled
 from trident.base import crash_points
 from trident.base.errors import SnapshotMovedError, StateBehindError, TagExistsError
 from trident.testing.contracts.stores.fixtures import COUNT, LAST, SECOND, Setting
-from trident_state.delta.cleaning import Keep
+from trident_state.delta.vacuum import Keep
 from trident_state.state_shape import Combine
 from trident_state.tags import StateTag
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.testing.contracts.stores import FIRST, FileHome, Setting
 from trident_state.memory import MemoryStore
-from trident_state.messages import Update
+from trident_state.store_messages import Update
 
 BATCH = 10_000
 

@@ -16,8 +16,8 @@ from trident.testing.contracts.stores.fixtures import entries, every_versioned_k
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as module
 from trident_state.memory.entries import Entries
-from trident_state.messages import Update
 from trident_state.state_shape import StateKind
+from trident_state.store_messages import Update
 
 BEFORE = {n: 1 for n in range(100)}
 BATCH = {n: n for n in range(50, 150)}

@@ -23,8 +23,8 @@ from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.snapshots import Snapshots
 from trident_state.memory.store import Pace
-from trident_state.messages import Update
 from trident_state.state_shape import StateKind, replacing
+from trident_state.store_messages import Update
 
 
 @pytest.fixture

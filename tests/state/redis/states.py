@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from tests.state.redis.storage import RedisStorage
 from trident.base.attempt import Lease
-from trident_state.messages import Update
 from trident_state.redis import RedisStore
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
+from trident_state.store_messages import Update
 
 LEASE = Lease(1, "first")
 SECOND = Lease(2, "second")

@@ -16,7 +16,7 @@ from trident.base.errors import LogError, StateError, StateUnavailableError
 from trident.base.redis_address import Address, read_url, redacted
 from trident.log import RedisLog
 from trident.log.protocol import BatchRecord, Members, StreamRecord
-from trident_state.redis.server import check_server
+from trident_state.redis.server_check import check_server
 from trident_state.state_shape import replacing
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "state.md").read_text(encoding="utf-8")

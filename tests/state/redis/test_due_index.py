@@ -11,12 +11,12 @@ from pyspark import cloudpickle
 from tests.state.redis.states import LEASE, SECOND, opened, started, words
 from tests.support.server import RedisServer
 from trident.base.errors import FencedError, SnapshotMovedError, StateError, StateRecoveringError, StateUnavailableError
-from trident_state.messages import Update
 from trident_state.redis import RedisStore
 from trident_state.redis.due_index import DueIndex
 from trident_state.redis.due_scores import score, scores, shared_score
 from trident_state.redis.reader import Reader
 from trident_state.state_shape import StateKind, StateShape, replacing
+from trident_state.store_messages import Update
 
 YEAR_3000 = 32_503_680_000_000_000
 

@@ -13,11 +13,11 @@ from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError
 from trident.testing.contracts.stores.expiring import TTL
-from trident_state.messages import Update
 from trident_state.redis import RedisMapState, RedisStore
 from trident_state.redis.dead_keys import ExpiredValues
 from trident_state.redis.layout import Layout
 from trident_state.state_shape import StateIdentity, StateKind
+from trident_state.store_messages import Update
 
 SHAPES = {"server": SHAPE, "python": PYTHON}
 OPTIONS: dict[str, dict[str, Any]] = {"hash": {}, "groups": {"groups": 4, "buckets": 64}, "json": {"values": "json"}}

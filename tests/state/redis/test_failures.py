@@ -18,10 +18,10 @@ from trident.base.errors import (
     StateValueError,
 )
 from trident.base.redis_address import Address
-from trident_state.messages import Update
 from trident_state.redis import writer
 from trident_state.redis.failures import are_elsewhere, failure
 from trident_state.state_shape import Combine, StateShape
+from trident_state.store_messages import Update
 
 META = "trident:{wordcount/counts}:m"
 

@@ -21,9 +21,9 @@ from tests.state.redis.states import (
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 from trident.base.errors import FencedError, StateUnavailableError
-from trident_state.messages import Applied, Update
 from trident_state.redis import RedisStore
 from trident_state.state_shape import StateKind
+from trident_state.store_messages import Applied, Update
 
 SHAPES = {"server": SHAPE, "python": PYTHON}
 OPTIONS: dict[str, dict[str, Any]] = {"hash": {}, "groups": {"groups": 4, "buckets": 64}, "json": {"values": "json"}}

@@ -17,9 +17,9 @@ from tests.state.redis.states import LEASE, words
 from tests.state.redis.storage import RedisStorage
 from tests.support.server import RedisServer
 from trident.base.errors import StateValueError
-from trident_state.messages import Update
 from trident_state.redis import RedisStore
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
+from trident_state.store_messages import Update
 from trident_state.value_rules import combined
 
 EDGES = [0, 1, -1, 2**31, -(2**31), 2**32, 2**53 - 1, 2**53, 2**53 + 1, -(2**53), -(2**53) - 1, 2**63 - 1, -(2**63)]

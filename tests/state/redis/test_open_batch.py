@@ -12,10 +12,10 @@ from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, StateCorruptError, StateError, StateUnavailableError
-from trident_state.messages import Put, Update
 from trident_state.redis import RedisStore
 from trident_state.redis.open_batch import OpenBatch
 from trident_state.state_shape import StateKind
+from trident_state.store_messages import Put, Update
 
 SHAPES = {"server": SHAPE, "python": PYTHON}
 OPTIONS: dict[str, dict[str, Any]] = {"hash": {}, "groups": {"groups": 4, "buckets": 64}, "json": {"values": "json"}}

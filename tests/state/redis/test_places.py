@@ -11,9 +11,9 @@ from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SECOND, contents, 
 from tests.support.server import RedisServer
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateOwnedError, StateShapeError, TopologyError
-from trident_state.messages import Update
 from trident_state.redis.command_routing import Links, Reply
 from trident_state.state_shape import StateIdentity, StateKind
+from trident_state.store_messages import Update
 
 META = "trident:{wordcount/counts}:m"
 

@@ -35,10 +35,10 @@ from trident.state import PostgresMapState, SqliteMapState
 from trident.testing.contracts.stores import FIRST, SECOND, FactoryStorage, Setting
 from trident.testing.contracts.stores.fixtures import LAST
 from trident.testing.local import start_local
-from trident_state.messages import Update
 from trident_state.relational.postgres_table import PostgresTable
 from trident_state.relational.sqlite_table import SqliteTable
 from trident_state.state_shape import StateKind
+from trident_state.store_messages import Update
 
 Query = Callable[[str], list[tuple[Any, ...]]]
 
@@ -247,7 +247,7 @@ WRITER = """
 import sys
 import pyarrow as pa
 from trident.base.attempt import Lease
-from trident_state.messages import Update
+from trident_state.store_messages import Update
 from trident_state.relational import SqliteMapState
 from trident_state.state_shape import Combine, StateIdentity, StateShape
 shape = StateShape(pa.schema({"word": pa.string()}), pa.int64(), Combine("Count", lambda stored, delta: stored + delta))

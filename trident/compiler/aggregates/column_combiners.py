@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.base.values import to_python, type_name
-from trident.compiler.columns.calls import output_column
+from trident.base.value_conversion import to_python, type_name
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.columns.operation_calls import output_column
 from trident.operations.aggregates.base import is_ordered
 from trident.operations.aggregators import Aggregation
 from trident.operations.checked_aggregators import checked_combine
-from trident_state.binary import one_chunk, replace_rows
+from trident_state.binary_arrays import one_chunk, replace_rows
 
 _ROWS, _BYTES = 100_000, 2**25
 """Partial accumulators are merged above this number, or this size in bytes, if they grew fourfold since the last

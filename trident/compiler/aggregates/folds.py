@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.errors import UserFunctionError
-from trident.base.types import arrow_type
-from trident.base.values import NotAccepted
+from trident.base.spark_types import arrow_type
+from trident.base.value_conversion import NotAccepted
 from trident.compiler.aggregates.column_combiners import ColumnAccumulators, Position, has_columns
-from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.key_numbers import KeyNumbers
+from trident.compiler.columns.operation_calls import output_column
 from trident.operations.aggregates.base import BuiltinAggregator, is_ordered
 from trident.operations.aggregators import Aggregation
 from trident.operations.bundles import bundle_of

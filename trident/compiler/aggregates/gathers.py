@@ -14,14 +14,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from trident.base.never_run import check_ran
-from trident.base.types import arrow_schema, arrow_type
+from trident.base.generator_checks import check_ran
+from trident.base.spark_types import arrow_schema, arrow_type
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import FoldMember, accumulators_of
-from trident.compiler.columns.calls import ListCollector, output_column, output_table
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where, short
 from trident.compiler.columns.key_numbers import KeyNumbers
+from trident.compiler.columns.operation_calls import ListCollector, output_column, output_table
 from trident.operations.aggregators import Emitting, PandasAggregation, Reduction
 from trident.operations.checked_aggregators import SeparateValues, reduce_value
 from trident.operations.tuples import tuple_type

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, UserFunctionError
-from trident.base.never_run import check_ran
-from trident.base.types import arrow_schema, select
-from trident.compiler.columns.calls import ListCollector, output_table
+from trident.base.generator_checks import check_ran
+from trident.base.spark_types import arrow_schema, select
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Calling, Where, described, short
 from trident.compiler.columns.kernels import Work
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.lifecycle import prepared
+from trident.compiler.columns.operation_calls import ListCollector, output_table
 from trident.compiler.columns.partitions import PARTITION, by_fields, parts
 from trident.operations.checked_aggregators import SeparateValues
 from trident.operations.context import OperationContext

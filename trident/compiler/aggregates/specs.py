@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from trident.base.types import arrow_schema, arrow_type, select
+from trident.base.spark_types import arrow_schema, arrow_type, select
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec
 from trident.compiler.aggregates.gathers import EmitMember, GatherMember, GatherSpec, PandasMember, ReduceMember
 from trident.compiler.columns.function_errors import Where

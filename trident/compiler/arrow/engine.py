@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.arrow.evaluation import Evaluation, Run, compile_request
 from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.engine import Answer, Engine, check_fields
 from trident.compiler.failed_tuples import Catcher
-from trident.compiler.layout import end_of, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
+from trident.compiler.stage_layout import end_of, stage_ends
 from trident.compiler.tracking.ledger import Ledger
 from trident.compiler.tracking.steps import StepLedger
 from trident.frozen.results import StageResult

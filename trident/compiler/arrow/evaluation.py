@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trident.base.errors import MissingSessionError
 from trident.base.run_facts import NO_FACTS, RunFacts
-from trident.base.types import arrow_schema, select
+from trident.base.spark_types import arrow_schema, select
 from trident.base.user_code_notes import Notes, noting
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import fold_columns
@@ -52,7 +52,7 @@ from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.frozen.results import DebugTuples, StepWork
 from trident.operations.context import OperationContext
 from trident.plan import nodes
-from trident.plan.hints import Hints
+from trident.plan.parallelism_hints import Hints
 from trident.plan.partitions import keeps_partitions, moves, partition_counts
 
 Native = Callable[[nodes.Node, Columns, Columns], Columns]

@@ -5,7 +5,7 @@ from itertools import product
 
 import pyarrow as pa
 
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.plan.joins import origins_of

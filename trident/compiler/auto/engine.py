@@ -21,7 +21,7 @@ from trident.base.errors import AttemptCancelledError, SparkSetupError, SpoutErr
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.auto.choice import EngineChoice, Side, Size
-from trident.compiler.auto.spark_later import SparkLater
+from trident.compiler.auto.deferred_spark import SparkLater
 from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.engine import Answer, Engine, Frames, Puts, Slot
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
@@ -33,8 +33,8 @@ from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
 from trident.plan.traits import has_python_form
 from trident_spouts.executor import Emission
-from trident_state.messages import Put
 from trident_state.store import SharedBatch, SharedSnapshot
+from trident_state.store_messages import Put
 
 if TYPE_CHECKING:  # a run whose batches stay small never loads these modules
     from pyspark.sql import DataFrame

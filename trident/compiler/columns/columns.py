@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.base.values import are_exact, are_within, exact_type, to_arrow, to_python
+from trident.base.value_conversion import are_exact, are_within, exact_type, to_arrow, to_python
 
 T = TypeVar("T")
 Stretches = Sequence[tuple[int, int]]

@@ -18,7 +18,7 @@ from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, StateBehindError, TridentError, UserFunctionError
 from trident.base.outages import is_away
 from trident.base.short_texts import error_text, raised, short_repr
-from trident.base.values import NotAccepted
+from trident.base.value_conversion import NotAccepted
 from trident.operations.checked_aggregators import WrongValueError
 
 _MARK = "TRIDENT-FAILURE "

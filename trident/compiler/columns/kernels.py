@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident.base.spark_types import arrow_schema
 from trident.base.stream_fields import split_schema
-from trident.base.types import arrow_schema
-from trident.compiler.columns.calls import CallKernel, action, emitter, predicate
-from trident.compiler.columns.catching import catching_kernel
 from trident.compiler.columns.columns import Column, Columns, Kernel, are_few, stretches_without
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.columns.operation_calls import CallKernel, action, emitter, predicate
+from trident.compiler.columns.skipping_kernels import catching_kernel
 from trident.compiler.columns.splits import Streams, splitting
 from trident.operations.column_functions import ColumnFunction, PartlyColumns
 from trident.operations.functions import Call, Operation

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.base.values import exact_type
+from trident.base.value_conversion import exact_type
 from trident.compiler.columns.columns import Column, Columns
 
 _NAN = float("nan")

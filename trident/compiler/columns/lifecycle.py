@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from trident.base.never_run import check_ran
+from trident.base.generator_checks import check_ran
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.kernels import Work
 from trident.operations.context import OperationContext, has_lifecycle

@@ -16,12 +16,12 @@ import pyarrow as pa
 from trident.base.accepted_values import check_nulls
 from trident.base.errors import UserFunctionError
 from trident.base.user_code_notes import noting_if_it_ends
-from trident.base.values import NotAccepted, type_name
+from trident.base.value_conversion import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import Where, reason, short, typed
+from trident.compiler.columns.pandas_columns import WrongDtype, from_series, to_frame, to_series
 from trident.compiler.columns.row_failures import Failure
-from trident.compiler.columns.series import WrongDtype, from_series, to_frame, to_series
 from trident.operations.functions import Call, Operation
 
 _KEPT = pa.field("kept", pa.bool_())

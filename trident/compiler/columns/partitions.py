@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import pyarrow as pa
 
-from trident.base.types import arrow_schema, select
+from trident.base.spark_types import arrow_schema, select
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.kernels import Work, kernel

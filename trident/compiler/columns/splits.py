@@ -12,7 +12,9 @@ from trident.base.copied_values import may_be_filled, own_value, own_values
 from trident.base.errors import UserFunctionError
 from trident.base.names import did_you_mean
 from trident.base.stream_fields import STREAM_NUMBER, inside
-from trident.compiler.columns.calls import (
+from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.columns.operation_calls import (
     Called,
     CallKernel,
     Lists,
@@ -23,8 +25,6 @@ from trident.compiler.columns.calls import (
     repeat_rows,
     tuple_column,
 )
-from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.function_errors import Where, short
 from trident.compiler.columns.row_failures import FailedRows
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type

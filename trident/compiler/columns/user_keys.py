@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from trident.base.errors import StateKeyError
 from trident.base.named_values import misplaced
-from trident.base.values import NotAccepted, type_name
+from trident.base.value_conversion import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import reason, typed
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trident.base.types import spark_schema, type_ddl
+from trident.base.spark_types import spark_schema, type_ddl
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec
 from trident.compiler.aggregates.gathers import GatherSpec
 from trident.compiler.spark.pending_function import PendingFunction

@@ -23,16 +23,14 @@ from trident.compiler.columns.function_errors import decoded
 from trident.compiler.columns.kernels import in_sql
 from trident.compiler.engine import Answer, Slot
 from trident.compiler.failed_tuples import Catcher
-from trident.compiler.layout import StageLayout, check_picklable, end_of, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
+from trident.compiler.spark.cached_plans import KeptPlans, PlanUse
+from trident.compiler.spark.connect_sessions import use
 from trident.compiler.spark.errors import stopped_error, translated
 from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.failure_signal import signal_of
 from trident.compiler.spark.frozen_frames import SparkFrames
-from trident.compiler.spark.kept_plans import KeptPlans, PlanUse
 from trident.compiler.spark.native_operations import Learned
-from trident.compiler.spark.open_sessions import use
-from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import (
     Confs,
@@ -47,8 +45,10 @@ from trident.compiler.spark.sessions import (
 from trident.compiler.spark.small_stages import SmallStagesSlot, stages_without_user_code
 from trident.compiler.spark.stage_job import StageJob
 from trident.compiler.spark.state_puts import SparkPuts
-from trident.compiler.spark.step_works import StepReports
+from trident.compiler.spark.step_work import StepReports
 from trident.compiler.spark.warm_up import WarmUp
+from trident.compiler.spark.worker_reports import Reports
+from trident.compiler.stage_layout import StageLayout, check_picklable, end_of, layout, stage_ends
 from trident.compiler.step_descriptions import frozen_in_words
 from trident.compiler.tracking.ledger import Ledger
 from trident.frozen.files import FROZEN, FileFolder, FrozenFolders

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.errors import TridentError
-from trident.compiler.on_worker import Batches
+from trident.compiler.partition_functions import Batches
 from trident.files.store import FileStore
 from trident.frozen.files import ANSWER, PROBE
 

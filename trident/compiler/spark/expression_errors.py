@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from trident.base.callsite import CallSite
 from trident.base.errors import UserFunctionError
-from trident.base.step import is_ours
+from trident.base.verb_call import is_ours
 from trident.compiler.spark.native_operations import where_of
 from trident.operations.aggregators import Aggregation
 from trident.operations.functions import Call, Operation

@@ -12,18 +12,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from trident.base.errors import OutputError, SparkFailedError, TridentError
-from trident.base.types import spark_schema
-from trident.compiler.on_worker import Batches, OnWorker
+from trident.base.spark_types import spark_schema
 from trident.compiler.parquet_files import PART, Part, Target, WriteFrozen
+from trident.compiler.partition_functions import Batches, OnWorker
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
-from trident.files.executors_files import check_found
+from trident.files.executor_files import check_found
 from trident.files.store import FileStore
 from trident.frozen.files import FROZEN, read_frozen
 from trident.frozen.results import FrozenFiles, Result
 from trident_spouts.emission import ArrowEmission
-from trident_spouts.workers import numbers_of
+from trident_spouts.spark_workers import numbers_of
 
 
 class SparkFrames:

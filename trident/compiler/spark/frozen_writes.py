@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 
-from trident.compiler.on_worker import Batches, OnWorker
+from trident.compiler.partition_functions import Batches, OnWorker
 from trident.frozen.files import FileFolder, write_frozen
 from trident.frozen.results import FrozenFile, FrozenFiles
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField
 
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
 from trident.compiler.spark.plan_calls import selected
 from trident.compiler.spark.sql_names import cast, plain, quoted
 from trident.plan.joins import origins_of

@@ -20,18 +20,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.errors import StateError, TridentError
-from trident.base.types import arrow_schema, spark_schema
-from trident.base.values import conform
+from trident.base.spark_types import arrow_schema, spark_schema
+from trident.base.value_conversion import conform
 from trident.compiler.columns.function_errors import decoded, encoded
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.keyed_updates import OwnDue
-from trident.compiler.on_worker import Batches, OnWorker
+from trident.compiler.partition_functions import Batches, OnWorker
 from trident.compiler.spark.frozen_writes import MANIFEST, manifest_of
 from trident.compiler.states.overlay import Stored
 from trident.compiler.year_checks import check_years
 from trident.frozen.files import write_frozen
 from trident.frozen.results import FrozenFiles
-from trident_spouts.workers import numbers_frame, numbers_of
+from trident_spouts.spark_workers import numbers_frame, numbers_of
 
 _CUT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("tuples", pa.binary()), ("refusal", pa.string())])
 """The row that carries tuples of one part to the task that has their keys. A negative part means keys that are due, or

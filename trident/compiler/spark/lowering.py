@@ -9,15 +9,14 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
+from trident.base.spark_types import arrow_schema, select
 from trident.base.stream_fields import STREAM_NUMBER
-from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates.folds import FoldSpec, arrow_can_merge
 from trident.compiler.aggregates.selections import PickSpec
 from trident.compiler.aggregates.specs import can_fold, fold_spec, gather_spec, read_fields
 from trident.compiler.columns.kernels import Work, compile_chain, sql_of
 from trident.compiler.columns.lifecycle import needs_lifecycle
 from trident.compiler.columns.partitions import batch_partition, choice_of
-from trident.compiler.layout import StageLayout, is_filter_null
 from trident.compiler.spark import partitions
 from trident.compiler.spark.aggregates import (
     aggregated,
@@ -28,7 +27,6 @@ from trident.compiler.spark.aggregates import (
     merged_in_partitions,
 )
 from trident.compiler.spark.failure_signal import FailureSignal
-from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.joins import joined, merged
 from trident.compiler.spark.multireduces import multi_reduced
 from trident.compiler.spark.native_operations import Expressions, Learned, analysed
@@ -38,9 +36,11 @@ from trident.compiler.spark.pinned_confs import check_single_evaluation
 from trident.compiler.spark.plan_calls import selected, with_fields
 from trident.compiler.spark.sessions import Profile, checkpointed, unpersist
 from trident.compiler.spark.sql_names import all_quoted, cast, quoted
+from trident.compiler.spark.stage_inputs import StageInput
 from trident.compiler.spark.step_meter import StepMeter
 from trident.compiler.spark.worker_aggregates import PaneFold, PartialFold, PickTuples
 from trident.compiler.spark.worker_functions import REPORT, AfterReports, Chain, Lifecycle
+from trident.compiler.stage_layout import StageLayout, is_filter_null
 from trident.compiler.tracking.ledger import Ledger, Root
 from trident.compiler.tracking.tokens import Edge
 from trident.compiler.windows.panes import pane_spec

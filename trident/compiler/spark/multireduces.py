@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from trident.base.types import arrow_type, type_ddl
+from trident.base.spark_types import arrow_type, type_ddl
 from trident.compiler.aggregates.multireduces import PartitionReducer, ReduceSpec, partition_reducer
 from trident.compiler.columns.columns import Columns
-from trident.compiler.on_worker import BATCH_ROWS, Batches, OnWorker
+from trident.compiler.partition_functions import BATCH_ROWS, Batches, OnWorker
 from trident.compiler.spark import partitions
 from trident.compiler.spark.joins import union
 from trident.compiler.spark.pending_function import PendingFunction

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.errors import TridentError, UserCodeError
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.spark.plan_calls import selected

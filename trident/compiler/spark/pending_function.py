@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from trident.base.types import spark_schema
+from trident.base.spark_types import spark_schema
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.plan_calls import names_of
 from trident.compiler.spark.plan_functions import mapped

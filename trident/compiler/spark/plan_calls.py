@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.spark.sessions import is_connect
 from trident.compiler.spark.sql_names import all_quoted
 

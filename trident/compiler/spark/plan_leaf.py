@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from trident.base.types import arrow_schema, spark_schema
-from trident.base.values import conform
+from trident.base.spark_types import arrow_schema, spark_schema
+from trident.base.value_conversion import conform
 
 _THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 """The setting of Spark that decides whether rows are values of the plan, which are copied, or bytes of a task."""

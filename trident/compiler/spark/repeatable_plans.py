@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from trident.compiler.columns.kernels import in_sql
-from trident.compiler.layout import StageLayout, is_filter_null
+from trident.compiler.stage_layout import StageLayout, is_filter_null
 from trident.operations.functions import Call
 from trident.plan.traits import operation_of
 

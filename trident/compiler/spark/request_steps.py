@@ -7,18 +7,18 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from trident.base.types import arrow_schema, spark_schema
-from trident.base.values import conform
+from trident.base.spark_types import arrow_schema, spark_schema
+from trident.base.value_conversion import conform
 from trident.compiler.columns.columns import Columns, concat
-from trident.compiler.layout import StageLayout, layout
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.native_operations import Learned
 from trident.compiler.spark.plan_calls import to_arrow
 from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, released, run_session
+from trident.compiler.spark.stage_inputs import StageInput
+from trident.compiler.stage_layout import StageLayout, layout
 from trident.plan.nodes import Each, Filter, Map, Node, RequestSource, Transform
-from trident_spouts.plan_rows import rows_in_plan
+from trident_spouts.driver_rows import rows_in_plan
 
 _REQUEST = "__trident_request"
 _OUT = "__trident_out_"

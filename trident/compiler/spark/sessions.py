@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from trident.base.class_archive import class_archive_in_use
 from trident.base.errors import SparkSetupError
 from trident.base.java import use_bundled_java, why_no_java
-from trident.compiler.spark.open_sessions import is_closed_here, keep_open, let_go, retry_until_stopped
+from trident.compiler.spark.connect_sessions import is_closed_here, keep_open, let_go, retry_until_stopped
 from trident.compiler.spark.pinned_confs import PINNED, pin
 
 if TYPE_CHECKING:  # workers import this module, and need none of the plan

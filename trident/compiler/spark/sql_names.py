@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pyspark.sql.types import DataType
 
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
 
 
 def quoted(name: str) -> str:
@@ -29,7 +29,7 @@ def cast(what: str, kind: DataType, name: str) -> str:
 def widens(actual: DataType, declared: DataType) -> bool:
     """Return whether every value of the type `actual` is also one of the type `declared`, so that a cast loses nothing.
 
-    >>> from trident.base.types import parse_type
+    >>> from trident.base.spark_types import parse_type
     >>> widens(parse_type("int"), parse_type("long")), widens(parse_type("long"), parse_type("int"))
     (True, False)
     """

@@ -6,24 +6,24 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from trident.base.types import arrow_schema, select, spark_schema
-from trident.base.values import conform
+from trident.base.spark_types import arrow_schema, select, spark_schema
+from trident.base.value_conversion import conform
 from trident.compiler.aggregates.column_combiners import combines_columns
 from trident.compiler.aggregates.folds import FoldSpec, arrow_can_merge, merge_partials
 from trident.compiler.aggregates.specs import fold_spec
-from trident.compiler.layout import StageLayout, end_of
 from trident.compiler.program import Output, Stage
+from trident.compiler.spark.cached_plans import PlanUse
 from trident.compiler.spark.frozen_writes import MANIFEST, FreezeWriter, manifest_of
-from trident.compiler.spark.inputs import StageInput, count_branches, stage_input
-from trident.compiler.spark.kept_plans import PlanUse
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.native_operations import Learned, analysed
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.plan_calls import to_arrow
-from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.sessions import Profile
+from trident.compiler.spark.stage_inputs import StageInput, count_branches, stage_input
 from trident.compiler.spark.union_job import Branch, Receiver, joined, receive
 from trident.compiler.spark.worker_functions import Chain, Drain
+from trident.compiler.spark.worker_reports import Reports
+from trident.compiler.stage_layout import StageLayout, end_of
 from trident.frozen.files import FileFolder
 from trident.frozen.results import DebugTuples, Result, StageResult
 from trident.plan.nodes import Debug, Node, PersistentAggregate

@@ -17,14 +17,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.errors import SparkFailedError, StateError, StateValueError, TridentError
-from trident.base.types import spark_schema
-from trident.base.values import OutsideYears
+from trident.base.spark_types import spark_schema
+from trident.base.value_conversion import OutsideYears
 from trident.base.years import OUTSIDE_YEARS
 from trident.compiler.columns.function_errors import decoded, encoded
 from trident.compiler.frozen_parts import Part, ReadPart, parts_of
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.latest_times import LATEST, LatestTimes
-from trident.compiler.on_worker import Batches, OnWorker
+from trident.compiler.partition_functions import Batches, OnWorker
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.executor_reach import ReachedStores
 from trident.compiler.spark.keyed_jobs import frame_of, result_of
@@ -32,9 +32,9 @@ from trident.compiler.spark.sessions import active_session_kept, released, run_s
 from trident.files.store import FileStore
 from trident.frozen.files import FROZEN
 from trident.frozen.results import FrozenFiles
-from trident_spouts.workers import numbers_frame, numbers_of
-from trident_state.messages import Put
+from trident_spouts.spark_workers import numbers_frame, numbers_of
 from trident_state.store import SharedBatch, SharedSnapshot
+from trident_state.store_messages import Put
 
 REPORT = pa.schema(
     [

@@ -14,7 +14,7 @@ import pyarrow as pa
 from trident.base.user_code_notes import Notes, both, noting
 from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.kernels import Work
-from trident.compiler.on_worker import Batches
+from trident.compiler.partition_functions import Batches
 from trident.compiler.spark.worker_messages import send
 
 

@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from trident.base.types import spark_schema, type_ddl
+from trident.base.spark_types import spark_schema, type_ddl
 from trident.compiler.spark.joins import union
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.plan_calls import selected
-from trident.compiler.spark.reports import Reports, tuples_of
 from trident.compiler.spark.sql_names import quoted
 from trident.compiler.spark.worker_functions import REPORT
+from trident.compiler.spark.worker_reports import Reports, tuples_of
 
 _TAG = "branch"
 

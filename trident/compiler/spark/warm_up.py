@@ -105,7 +105,7 @@ class WarmUp:
         import pyarrow as pa
 
         from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, is_connect
-        from trident_spouts.workers import parallelism
+        from trident_spouts.spark_workers import parallelism
 
         tasks = min(parallelism(session), _MOST_WORKERS) if self._python else 1
         if not is_connect(session):

@@ -19,7 +19,7 @@ from trident.compiler.aggregates.gathers import Gather, GatherSpec
 from trident.compiler.aggregates.selections import PickSpec, picked
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Letters
-from trident.compiler.on_worker import Batches, OnWorker
+from trident.compiler.partition_functions import Batches, OnWorker
 from trident.compiler.spark.worker_functions import AfterChain, partition_id, sliced
 from trident.compiler.windows.panes import PaneSpec
 

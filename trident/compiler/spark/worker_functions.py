@@ -17,7 +17,7 @@ from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.columns.function_errors import WorkerFailure, is_failure
 from trident.compiler.columns.kernels import Work, compile_chain
 from trident.compiler.columns.lifecycle import prepared
-from trident.compiler.on_worker import BATCH_ROWS, Batches, OnWorker, guarded
+from trident.compiler.partition_functions import BATCH_ROWS, Batches, OnWorker, guarded
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.step_meter import StepMeter
 from trident.compiler.tracking.ledger import Root

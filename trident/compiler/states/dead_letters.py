@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.types import arrow_schema, select
-from trident.base.values import conform
+from trident.base.spark_types import arrow_schema, select
+from trident.base.value_conversion import conform
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.table_rows import last_rows
@@ -12,7 +12,7 @@ from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.plan.nodes import PartitionPersist
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 
 _ID, _STEP = LETTER.names.index("id"), LETTER.names.index("step")
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from trident.operations.timers import AT, TIMERS
 from trident.plan.states import Dues
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 
 
 def first_ends(sessions: pa.Array) -> pa.Array:

@@ -15,7 +15,7 @@ from pyarrow import types as kinds
 from trident.base.errors import StateClosedError, StateKeyError, StateValueError
 from trident.base.names import did_you_mean
 from trident.base.protocol_check import offers
-from trident.base.values import NotAccepted, are_exact, to_python, type_name
+from trident.base.value_conversion import NotAccepted, are_exact, to_python, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.function_errors import Where, reason, short, typed
 from trident.compiler.columns.key_numbers import KeyNumbers

@@ -9,12 +9,12 @@ from pyarrow import types as kinds
 
 from trident.base.errors import FailedException, StateError
 from trident.base.short_texts import raised
-from trident.base.types import arrow_schema, arrow_type
-from trident.base.values import exact_type
-from trident.compiler.columns.calls import ListCollector, not_emitted, tuple_column
+from trident.base.spark_types import arrow_schema, arrow_type
+from trident.base.value_conversion import exact_type
 from trident.compiler.columns.columns import Column, Columns, are_few, made_tuples
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.key_numbers import KeyNumbers
+from trident.compiler.columns.operation_calls import ListCollector, not_emitted, tuple_column
 from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.query_ranges import key_range
 from trident.compiler.states.shapes import shape_of

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from trident.base.errors import StateKeyError
 from trident.base.short_texts import brief
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 from trident.compiler.columns.user_keys import key_columns
 from trident.operations.query_functions import Inclusive, ends_of
 from trident_state.key_order import KeyRange, order_of, range_of_ends, unordered_field

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.encoding import encode_column
 
 Numbers = npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from trident.base.errors import FailedException, StateShapeError
-from trident.base.types import arrow_schema, arrow_type
+from trident.base.spark_types import arrow_schema, arrow_type
 from trident.compiler.aggregates.column_combiners import ColumnCombine, combines_columns
 from trident.compiler.columns.function_errors import Where, described, short
 from trident.compiler.states.due_times import DUES

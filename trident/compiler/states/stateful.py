@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from trident.base.checkpoint_size import WAY_OUT, too_large
 from trident.base.errors import StateError, StateValueError, UserFunctionError
+from trident.base.generator_checks import check_ran
 from trident.base.json_form import json_form
-from trident.base.never_run import check_ran
-from trident.base.types import arrow_schema, select
-from trident.compiler.columns.calls import action, emitter
+from trident.base.spark_types import arrow_schema, select
 from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.columns.operation_calls import action, emitter
 from trident.compiler.states.key_values import Current, KeyValues
 from trident.compiler.states.operation_owners import owned
 from trident.compiler.states.overlay import Overlay, Stored, ValueOverlay

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from trident.base.types import arrow_schema, arrow_type
+from trident.base.spark_types import arrow_schema, arrow_type
 from trident.compiler.columns.columns import Column
 from trident.compiler.states.queries import Lookup, Read
 from trident.compiler.states.row_changes import NumberedRows, all_of, row_changes
 from trident.compiler.states.shapes import shape_of
-from trident.operations.references import find_keys
+from trident.operations.table_indexes import find_keys
 from trident.plan.nodes import HeldState, TableChanges
 from trident.plan.state_schema import shown_type, value_of
 from trident_state.keys import decode_keys, encode_keys

@@ -4,17 +4,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.changes import adding
+from trident.base.change_kinds import adding
 from trident.base.spark_order import exceeds, ranked
-from trident.base.types import arrow_schema
-from trident.base.values import conform
+from trident.base.spark_types import arrow_schema
+from trident.base.value_conversion import conform
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.operations.column_updaters import LastOfKey
 from trident.plan.nodes import PartitionPersist
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import encode_keys
 
 

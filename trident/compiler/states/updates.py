@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.errors import FailedException, StateError
-from trident.base.never_run import check_ran
+from trident.base.generator_checks import check_ran
 from trident.base.short_texts import raised
-from trident.base.types import arrow_schema, select
-from trident.base.values import NotAccepted, to_python, type_name
-from trident.compiler.columns.calls import ListCollector, output_table
+from trident.base.spark_types import arrow_schema, select
+from trident.base.value_conversion import NotAccepted, to_python, type_name
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Where, reason, typed
 from trident.compiler.columns.key_numbers import KeyNumbers
+from trident.compiler.columns.operation_calls import ListCollector, output_table
 from trident.compiler.states.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import shape_of
 from trident.operations.checked_aggregators import SeparateValues, reduce_value

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from trident.compiler.states.overlay import Stored
 from trident.compiler.windows.open_windows import BatchIndex
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import decode_keys, encode_keys
 from trident_state.state_shape import StateShape
 

@@ -11,19 +11,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.types import arrow_schema
-from trident.base.values import conform
+from trident.base.spark_types import arrow_schema
+from trident.base.value_conversion import conform
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.open_windows import OpenWindows, removals
-from trident.compiler.windows.time import NEVER, clock_of, latest_of, on_time
+from trident.compiler.windows.time_windows import NEVER, clock_of, latest_of, on_time
 from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
 from trident.operations.first_of_key import FirstOfKey
 from trident.operations.windows import EventTime
 from trident.plan.nodes import PartitionPersist
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import encode_keys
 
 _BUCKET = "__trident_bucket"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from trident.compiler.states.row_changes import NumberedRows, row_changes
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import encode_keys
 
 

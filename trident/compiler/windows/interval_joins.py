@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable
 from trident.compiler.states.update_types import Clock, RunJoin, WindowBatch

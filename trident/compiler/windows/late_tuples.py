@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.compiler.states.update_types import RunLate, WindowBatch
-from trident.compiler.windows.time import on_time, watermark
+from trident.compiler.windows.time_windows import on_time, watermark
 from trident.plan.nodes import LateTuples
 from trident.plan.states import state_traits
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from trident.compiler.states.overlay import Stored
 from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import encode_keys
 
 _LARGE = 4096

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trident.base.types import arrow_schema, select
+from trident.base.spark_types import arrow_schema, select
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import FoldSpec, fold_columns
 from trident.compiler.columns.columns import Column, Columns
-from trident.compiler.windows.calls import where_of
-from trident.compiler.windows.time import Lattice, known
+from trident.compiler.windows.aggregator_calls import where_of
+from trident.compiler.windows.time_windows import Lattice, known
 from trident.compiler.windows.tuple_lists import microseconds, timestamps
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import WindowPanes

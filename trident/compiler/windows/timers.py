@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.never_run import check_ran
+from trident.base.generator_checks import check_ran
 from trident.base.user_rows import add_rows
-from trident.compiler.columns.calls import Called, ListCollector, emitter, not_emitted
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.columns.operation_calls import Called, ListCollector, emitter, not_emitted
 from trident.compiler.states.key_values import KeyValues, TimedKeyValues
 from trident.compiler.states.overlay import DueTimes, Overlay, Stored
 from trident.compiler.states.shapes import shape_of
@@ -24,7 +24,7 @@ from trident.compiler.states.timed_overlay import TimedOverlay
 from trident.compiler.states.update_types import Clock, RunWindow, WindowBatch
 from trident.compiler.states.updates import InState, NextDue, Updated
 from trident.compiler.windows.due_keys import DueKeys
-from trident.compiler.windows.time import NEVER, clock_of, latest_of
+from trident.compiler.windows.time_windows import NEVER, clock_of, latest_of
 from trident.operations.functions import Call
 from trident.operations.stateful import Stateful
 from trident.operations.timers import Timer, Timers

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trident.compiler.columns.columns import Column, Columns
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 
 Ids = npt.NDArray[np.int64]
 

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.types import arrow_schema
-from trident.base.values import conform
+from trident.base.spark_types import arrow_schema
+from trident.base.value_conversion import conform
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.update_types import Clock, WindowBatch
 from trident.compiler.windows.open_windows import OpenWindows, removals
-from trident.compiler.windows.time import clock_of, latest_of, on_time
+from trident.compiler.windows.time_windows import clock_of, latest_of, on_time
 from trident.compiler.windows.tuple_lists import Ids, flattened, microseconds
 from trident.plan.joins import Origin, origins
 from trident.plan.nodes import TimeJoin
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 from trident_state.keys import encode_keys
 
 LEFT, RIGHT = 0, 1

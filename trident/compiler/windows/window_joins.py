@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable
 from trident.compiler.states.update_types import Clock, RunJoin, WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.time import Lattice
+from trident.compiler.windows.time_windows import Lattice
 from trident.compiler.windows.tuple_lists import Ids, timestamps
 from trident.compiler.windows.waiting_tuples import (
     LEFT,

@@ -2,7 +2,7 @@
 
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
-from trident.expressions.digests import SHA2
+from trident.expressions.digest_rules import SHA2
 from trident.expressions.functions.calls import of_field
 from trident.expressions.tree import ColumnExpression
 

@@ -4,7 +4,7 @@ from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
 from trident.base.time_zones import is_zone
 from trident.expressions.functions.calls import of_field, of_fields
-from trident.expressions.times import TRUNCATED, parts_of
+from trident.expressions.time_rules import TRUNCATED, parts_of
 from trident.expressions.tree import ColumnExpression
 
 

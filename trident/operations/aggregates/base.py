@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from pyspark.sql import Column
 from pyspark.sql import types as spark
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
-from trident.base.types import ddl, type_ddl
+from trident.base.spark_types import ddl, type_ddl
 from trident.expressions.tree import ColumnExpression
 from trident.operations.aggregators import CombinerAggregator, Native
 from trident.operations.expressions import Expression

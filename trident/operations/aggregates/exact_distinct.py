@@ -10,7 +10,7 @@ from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
 from trident.base.spark_order import Key, rank_of
-from trident.base.types import type_ddl
+from trident.base.spark_types import type_ddl
 from trident.operations.aggregates.base import ORDERED
 from trident.operations.aggregates.element_lists import Elements, one_of_equals
 from trident_state.keys import encode_keys

@@ -11,7 +11,7 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, did_you_mean, field_names
 from trident.base.option_names import known_fields
 from trident.base.spark_order import Key, chosen, exceeds, rank_of, ranked
-from trident.base.types import ddl, type_ddl
+from trident.base.spark_types import ddl, type_ddl
 from trident.operations.aggregates.base import ORDERED, BuiltinAggregator
 from trident.operations.aggregates.ordered import POSITION, is_before, mask_of, nullable_fields
 

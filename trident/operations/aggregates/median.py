@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from trident.base.checks import check_whole_number
+from trident.base.argument_checks import check_whole_number
 from trident.base.option_names import known_fields
 from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, one_field
 from trident.operations.aggregates.element_lists import Elements, one_of_equals

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from trident.base.checks import check_flag
+from trident.base.argument_checks import check_flag
 from trident.base.errors import TopologyError
 from trident.base.option_names import known_fields
 from trident.base.short_texts import brief
 from trident.base.spark_order import Key, chosen, exceeds, rank_of, ranked
-from trident.base.types import ddl, type_ddl
+from trident.base.spark_types import ddl, type_ddl
 from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, OneFieldAggregator
 from trident.operations.aggregates.element_lists import Elements
 

@@ -17,12 +17,12 @@ import numpy
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from trident.base.checks import check_flag, check_whole_number
+from trident.base.argument_checks import check_flag, check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.option_names import known_fields
 from trident.base.optional_packages import optional_package
-from trident.base.types import type_ddl
-from trident.base.values import to_python
+from trident.base.spark_types import type_ddl
+from trident.base.value_conversion import to_python
 from trident.operations.aggregates.base import EXACT, NUMERIC, BuiltinAggregator, WhereLike, check_parameter, one_field
 from trident.operations.aggregates.element_lists import Elements
 from trident.operations.aggregates.exact_distinct import ExactDistinct

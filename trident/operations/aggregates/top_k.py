@@ -13,7 +13,7 @@ from trident.base.errors import TopologyError
 from trident.base.option_names import known_fields
 from trident.base.short_texts import brief
 from trident.base.spark_order import Key, rank_of
-from trident.base.types import ddl, type_ddl
+from trident.base.spark_types import ddl, type_ddl
 from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, check_parameter
 from trident.operations.aggregates.element_lists import Elements
 

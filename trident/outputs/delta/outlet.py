@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.crash_points import reach
 from trident.base.errors import OutputError, OutputRefusedError, OutputUnavailableError, TridentError
 from trident.base.short_texts import one_line
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.compiler.states.shapes import nullable
 from trident.files.delta_folder import UNSAFE, TableFolder, deltalake
 from trident.frozen.results import Result

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.errors import OutputConflictError, OutputError
 from trident.base.names import did_you_mean
-from trident.base.types import ddl, type_ddl
+from trident.base.spark_types import ddl, type_ddl
 from trident.files.delta_folder import TableFolder
 from trident.plan.delta_target import DeltaTarget
 from trident_spouts.delta.change_feed import ENABLED, VERSION

@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.changes import CHANGE, adding
+from trident.base.change_kinds import CHANGE, adding
 from trident.base.names import free_name
 from trident.outputs.delta.table import schema_of
 from trident.outputs.last_changes import last_of_keys
 from trident.plan.delta_target import DeltaTarget
-from trident_state.binary import buffers_of, one_chunk
+from trident_state.binary_arrays import buffers_of, one_chunk
 from trident_state.encoding import encode_column
 
 ReadBatch = Callable[[], Iterable[pa.Table]]

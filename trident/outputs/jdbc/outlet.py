@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.crash_points import reach
 from trident.base.errors import OutputError, OutputRefusedError, OutputUnavailableError
 from trident.base.postgres_address import READ_ONLY, open_connection, parameters_of, passes, postgres_client, said
 from trident.base.redis_address import redacted
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.frozen.results import Result
 from trident.outputs.jdbc.record import JdbcRecord
 from trident.outputs.jdbc.table import Table, form_of, look_up

@@ -7,9 +7,9 @@ from pyarrow import csv
 from pyarrow import types as kinds
 
 from trident.base.json_values import to_json
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 
 _FORM = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 

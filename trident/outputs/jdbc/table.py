@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from trident.base.errors import OutputError
 from trident.base.names import did_you_mean
-from trident.base.values import type_name
+from trident.base.value_conversion import type_name
 from trident.outputs.jdbc.columns import Column, accepted, merges, rounds
 from trident.plan.jdbc_target import JdbcTarget
 from trident_spouts.jdbc.relation import quoted, table_sql

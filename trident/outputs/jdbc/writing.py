@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.changes import CHANGE, adding
+from trident.base.change_kinds import CHANGE, adding
 from trident.base.short_texts import short_repr
 from trident.outputs.jdbc.columns import Column, dropped_spaces
 from trident.outputs.jdbc.rows import as_csv
 from trident.outputs.jdbc.table import Table
 from trident_spouts.jdbc.relation import quoted
-from trident_state.binary import one_chunk
+from trident_state.binary_arrays import one_chunk
 
 _CHUNK = 20_000
 """The most tuples that exist as text at the same time."""

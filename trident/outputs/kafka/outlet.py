@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.changes import CHANGE
+from trident.base.change_kinds import CHANGE
 from trident.base.crash_points import reach
 from trident.base.errors import TopologyError
 from trident.frozen.results import Result

@@ -16,7 +16,7 @@ from trident.testing.crashes import DriverCrashedError, crash_at
 from trident.testing.local import start_local
 from trident.testing.output import TestOutput, rows_of
 from trident.topology import TridentTopology
-from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.adapters.adapter_choice import as_spout
 from trident_spouts.rows import RowsLike, table_of
 
 _MARK = "ofAnotherStream"

@@ -12,8 +12,8 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import DataLossError, SourceChangedError, SpoutContractError, TridentError
 from trident.testing.contracts.spout_calls import MOST_BATCHES, Rows, Step, batch, planned, shown, waits_for, walk
 from trident.testing.output import rows_of
-from trident_spouts.adapters.adapt import as_spout
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.adapters.adapter_choice import as_spout
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, table_of
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.types import spark_schema
+from trident.base.spark_types import spark_schema
 from trident.testing.output import rows_of
-from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, WaitingExecutor
 
 if TYPE_CHECKING:

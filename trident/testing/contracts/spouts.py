@@ -11,7 +11,7 @@ import pytest
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import FailedException
-from trident.base.types import arrow_schema
+from trident.base.spark_types import arrow_schema
 from trident.testing.contracts.spout_calls import (
     MOST_BATCHES,
     Rows,
@@ -31,8 +31,8 @@ from trident.testing.crashes import DriverCrashedError, crash_at
 from trident.testing.local import start_local
 from trident.testing.output import TestOutput, rows_of
 from trident.topology import TridentTopology
-from trident_spouts.adapters.adapt import as_spout
-from trident_spouts.budget import Budget
+from trident_spouts.adapters.adapter_choice import as_spout
+from trident_spouts.batch_budget import Budget
 from trident_spouts.executor import Metadata, SpoutKind
 from trident_spouts.positions import position_by_part
 from trident_spouts.rows import RowsLike, table_of

@@ -14,11 +14,11 @@ import pytest
 
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, SnapshotMovedError, TridentError
-from trident.base.values import to_python
+from trident.base.value_conversion import to_python
 from trident.files.disk import DiskFiles
-from trident_state.messages import Applied, Found, Update
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
 from trident_state.store import FewReadable, StateFactory, Store, count_entries
+from trident_state.store_messages import Applied, Found, Update
 
 FIRST = Lease(1, "first")
 SECOND = Lease(2, "second")

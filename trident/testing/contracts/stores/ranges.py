@@ -13,10 +13,10 @@ import pytest
 from trident.base.errors import SnapshotMovedError
 from trident.testing.contracts.stores.fixtures import FIRST, Setting, Storage, every_kind, every_versioned_kind
 from trident_state.key_order import KeyRange, end_of, order_of
-from trident_state.messages import Update
-from trident_state.ranged import has_order, ranges_of, read_ranges
+from trident_state.range_reads import has_order, ranges_of, read_ranges
 from trident_state.state_shape import StateKind, replacing
 from trident_state.store import Store
+from trident_state.store_messages import Update
 
 _TEXTS = ["", "a", "a\0", "ab", "b", "é", "z", "\U0001f600", "￿", None]  # noqa: RUF001
 _NUMBERS = [None, -(2**63), -256, -1, 0, 1, 255, 256, 2**63 - 1]

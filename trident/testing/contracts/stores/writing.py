@@ -22,10 +22,10 @@ from trident.testing.contracts.stores.fixtures import (
     marker,
     opened,
 )
-from trident_state import binary
-from trident_state.messages import Applied, Update
+from trident_state import binary_arrays
 from trident_state.state_shape import Combine, StateKind
 from trident_state.store import Store
+from trident_state.store_messages import Applied, Update
 
 MANY = 2_500
 """A number of keys so large that no store reads or writes them in one chunk."""
@@ -190,7 +190,7 @@ class WriteContract:
             batches = [{n: n + txid for n in range(300)} for txid in (1, 2)]
         first, second = batches
         store = setting.started()
-        monkeypatch.setattr(binary, "MAX_BYTES", 1_500)
+        monkeypatch.setattr(binary_arrays, "MAX_BYTES", 1_500)
         setting.apply(store, 1, first)
         update = setting.update(2, second)
         chunked = pa.chunked_array([update.deltas.slice(0, 100), update.deltas.slice(100)])
@@ -213,7 +213,7 @@ class WriteContract:
         store = setting.started()
         setting.apply(store, 1, {n: "a" * 20 for n in range(300)})
         storage.secure(store)
-        monkeypatch.setattr(binary, "MAX_BYTES", 1_500)
+        monkeypatch.setattr(binary_arrays, "MAX_BYTES", 1_500)
         poisoned = Combine("Join", lambda stored, delta: stored + delta if delta != "!" else 1 / 0)
         broken = replace(setting, combine=poisoned).open()
         broken.acquire(FIRST)
