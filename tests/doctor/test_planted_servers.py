@@ -17,7 +17,7 @@ from tests.support.s3 import BUCKET, S3Server
 from tests.support.server import RedisServer, free_port
 from trident.doctor.checks import diagnoses
 from trident.doctor.disk import space
-from trident.doctor.examined_setup import Case
+from trident.doctor.examined_setup import ExaminedSetup
 from trident.doctor.packages import unmet
 from trident.log import RedisLog
 from trident.state import RedisMapState
@@ -243,10 +243,10 @@ def test_a_package_that_is_missing_or_old_is_found() -> None:
 
 
 def test_a_check_that_fails_itself_hides_no_other() -> None:
-    def broken(case: Case) -> list[Any]:
+    def broken(case: ExaminedSetup) -> list[Any]:
         raise OSError(5, "Input/output error")
 
-    def found(case: Case) -> list[Any]:
+    def found(case: ExaminedSetup) -> list[Any]:
         return list(unmet("no-such-distribution"))
 
-    assert [diagnosis.check for diagnosis in diagnoses(Case(), [broken, found])] == ["broken", "found"]
+    assert [diagnosis.check for diagnosis in diagnoses(ExaminedSetup(), [broken, found])] == ["broken", "found"]

@@ -13,7 +13,7 @@ from tests.support.s3 import S3Server
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.finding import Finding
-from trident.doctor.examined_setup import Case
+from trident.doctor.examined_setup import ExaminedSetup
 from trident.doctor.files_location import files_location
 from trident.doctor.workers import spark as examine_spark
 from trident.spouts import FixedBatchSpout
@@ -36,7 +36,7 @@ def test_workers_that_lack_a_variable_of_the_driver_are_found(
     state = RedisMapState.opaque("env:ONLY_OF_THE_DRIVER", writers="executors")
 
     def found(state: RedisMapState) -> list[str]:
-        case = Case(program=counting(state), session=lambda: contextlib.nullcontext(spark))
+        case = ExaminedSetup(program=counting(state), session=lambda: contextlib.nullcontext(spark))
         return [f"{finding.about}: {finding.found}" for finding in examine_spark(case)]
 
     (workers,) = found(state)
@@ -55,7 +55,7 @@ def test_workers_that_lack_the_secret_of_the_files_are_found(
 
     def found(secret: str) -> list[Finding]:
         given = {"filesLocation": f"s3://{s3.BUCKET}/doctor", "filesStorage": storage | {"secret_access_key": secret}}
-        case = Case(given=given, session=lambda: contextlib.nullcontext(spark))
+        case = ExaminedSetup(given=given, session=lambda: contextlib.nullcontext(spark))
         assert list(files_location(case)) == []
         return list(examine_spark(case))
 
@@ -73,7 +73,7 @@ def test_a_spark_that_does_not_answer_is_given_up() -> None:
         raise AssertionError
         yield
 
-    (finding,) = examine_spark(Case(session=hangs, spark_secs=0.1))
+    (finding,) = examine_spark(ExaminedSetup(session=hangs, spark_secs=0.1))
     assert "no Python task ended within 0.1 s" in finding.found and "--spark-secs" in finding.todo
 
 
@@ -83,9 +83,9 @@ def test_a_spark_that_fails_is_found_and_no_password_is_shown() -> None:
         raise RuntimeError(f"no master at redis://me:{SECRET}@host\n  of many lines")
         yield
 
-    (finding,) = examine_spark(Case(session=fails))
+    (finding,) = examine_spark(ExaminedSetup(session=fails))
     assert finding.found == "RuntimeError: no master at redis://me:***@host" and "Java" in finding.todo
 
 
 def test_spark_is_not_started_unless_it_is_asked_for() -> None:
-    assert list(examine_spark(Case())) == []
+    assert list(examine_spark(ExaminedSetup())) == []

@@ -19,7 +19,7 @@ from trident.errors import (
 from trident.spouts import FixedBatchSpout
 from trident.state import DeltaMapState, MemoryMapState
 from trident.testing.local import start_local
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 
 BATCHES: list[list[Any]] = [[("dog", 1), ("cat", 2)], [("dog", 3)], [("cow", 4)], [("dog", 5)]]
 
@@ -47,7 +47,7 @@ def opened(tmp_path: Path) -> Any:
 def forget_others(running: Any) -> None:
     """Delete all files that only earlier txids need."""
     for state in running.states:
-        running._read_source.store(state).upkeep.cleaner.clean(Keep(0, 2))
+        running._read_source.store(state).upkeep.cleaner.clean(Retention(0, 2))
 
 
 def test_a_tag_is_read_in_every_way(running: Any, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from trident.reads.state_view import StateView
 from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 
 ORACLE: list[dict[str, int]] = [{}, {"dog": 1, "cat": 1}, {"dog": 2, "cat": 1}, {"dog": 2, "cat": 1, "emu": 2}]
 BATCHES = (["dog", "cat"], ["dog"], ["emu", "emu"])
@@ -184,7 +184,7 @@ def test_a_state_in_a_delta_table_answers_for_all_batches_that_it_keeps(tmp_path
         assert early["dog"] == 1
         with pytest.raises(TxidNotKeptError, match="txid 16 has not been committed yet; .* as of the txids 0 to 15"):
             dict(counts.asOf(16))
-        fed.running._read_source.store("counts").upkeep.cleaner.clean(Keep(0, 10))  # type: ignore[attr-defined]
+        fed.running._read_source.store("counts").upkeep.cleaner.clean(Retention(0, 10))  # type: ignore[attr-defined]
         assert counts.keptTxids == range(6, 16)
         with pytest.raises(TxidNotKeptError, match="txid 1 is not kept any more; .* as of the txids 6 to 15") as error:
             early["dog"]

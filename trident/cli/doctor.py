@@ -25,7 +25,7 @@ from trident.cluster.program import load_topology
 from trident.cluster.spark_confs import check_confs
 from trident.configuration.start_options import StartOptions
 from trident.doctor.checks import CHECKS, Diagnosis, diagnoses
-from trident.doctor.examined_setup import Case
+from trident.doctor.examined_setup import ExaminedSetup
 from trident.doctor.foreign_errors import said
 
 
@@ -67,10 +67,12 @@ def doctor(
     if with_spark or spark.master is not None or spark.confs:
         check_confs(spark.settings)
         session = functools.partial(driver_session, topology.name, spark.master, spark.settings)
-    case = Case(topology.name, program, given, spark.profile, port=port, session=session, spark_secs=spark_secs)
+    setup = ExaminedSetup(
+        topology.name, program, given, spark.profile, port=port, session=session, spark_secs=spark_secs
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the findings of a check include the warnings of a start
-        found += diagnoses(case)
+        found += diagnoses(setup)
     for diagnosis in found:
         click.echo(to_json(as_row(diagnosis)) if as_json else as_text(diagnosis))
     click.echo(f"{_counted(found)}; {len(CHECKS)} checks in {time.monotonic() - began:.1f} s", err=as_json)

@@ -65,7 +65,7 @@ class UpdateWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class UpdateResults:
     """The results of an update: the changes of its state, and the emitted tuples if a step reads them.
 
     `due` has the meaning of `Updated.due`.
@@ -91,7 +91,7 @@ class Carrier(Protocol):
         """
         ...
 
-    def update(self, work: UpdateWork) -> Made:
+    def update(self, work: UpdateWork) -> UpdateResults:
         """Compute an update of a state from the state as of the previous batch.
 
         Raises StateRecoveringError if the state lacks that batch, and the errors of the user's code.

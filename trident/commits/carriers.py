@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from trident.commits.carrier import Carrier, LeftToDriver, Made, Tuples, UpdateWork
+from trident.commits.carrier import Carrier, LeftToDriver, Tuples, UpdateResults, UpdateWork
 from trident.commits.driver_carrier import DriverCarrier
 from trident.commits.executor_carrier import ExecutorCarrier
 from trident.compiler.carrier_choice import CarrierPlan, Verb
@@ -41,7 +41,7 @@ class Carriers:
         """Write a batch's result into the state of a step; see `Carrier.write`."""
         return self._done(self.of("write", step, result), lambda carrier: carrier.write(step, txid, result, values))
 
-    def update(self, work: UpdateWork) -> Made:
+    def update(self, work: UpdateWork) -> UpdateResults:
         """Compute an update of a state; see `Carrier.update`."""
         tuples = work.entering.of(sources_of(work.step)[0])  # the driver updates a step with several sources
         return self._done(self.of("update", work.step, tuples), lambda carrier: carrier.update(work))

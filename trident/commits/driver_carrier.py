@@ -11,7 +11,7 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateValueError
 from trident.base.value_conversion import OutsideYears
 from trident.base.years import OUTSIDE_YEARS
-from trident.commits.carrier import Made, UpdateWork
+from trident.commits.carrier import UpdateResults, UpdateWork
 from trident.commits.latest_search import LatestSearch
 from trident.commits.operator_hooks import OperatorHooks
 from trident.commits.previous_states import BatchBefore
@@ -63,15 +63,15 @@ class DriverCarrier:
                 raise StateValueError(f"{where}: the stored time is {error.text}: {OUTSIDE_YEARS}. {WAY_OUT}") from None
             raise
 
-    def update(self, work: UpdateWork) -> Made:
+    def update(self, work: UpdateWork) -> UpdateResults:
         """Run the user's code over the state, in the commit turn's thread for user code; see `Carrier.update`."""
         step, txid = work.step, work.txid
         tables = self._tables(work)
 
-        def run() -> Made:
+        def run() -> UpdateResults:
             stored, batch = self.before.state(step.state.name, txid), self.before.window_batch(step, txid)
             update = self._compiled(step)(tables, stored, batch)
-            return Made(with_dropped(update.puts, update.dropped), update.emitted, update.due)
+            return UpdateResults(with_dropped(update.puts, update.dropped), update.emitted, update.due)
 
         made = self.code.call(step, txid, run)
         self.hooks.begun(step)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import StateKeyError
 from trident.base.spark_types import spark_schema
-from trident.commits.carrier import LeftToDriver, Made, UpdateWork
+from trident.commits.carrier import LeftToDriver, UpdateResults, UpdateWork
 from trident.commits.latest_search import LatestSearch
 from trident.commits.previous_states import BatchBefore
 from trident.commits.reachable_stores import Reach
@@ -68,7 +68,7 @@ class ExecutorCarrier:
         batch = self.reach.opened(self.plan.choice("write", step), opens)
         return store.commit_batch(batch, update, self.puts.put(result, batch))
 
-    def update(self, work: UpdateWork) -> Made:
+    def update(self, work: UpdateWork) -> UpdateResults:
         """Let the workers run the user's code over the keys of their tuples; see `Carrier.update`."""
         job = self._job(work)
         run, overrun = partial(self.puts.update, job), partial(self.puts.cancel, job)
@@ -80,7 +80,7 @@ class ExecutorCarrier:
                 raise
             self.reach.leave(choice, error)
             raise LeftToDriver from error
-        return Made(with_dropped(made.puts, made.dropped), made.emitted)
+        return UpdateResults(with_dropped(made.puts, made.dropped), made.emitted)
 
     def _job(self, work: UpdateWork) -> KeyedJob:
         step, txid, keyed = work.step, work.txid, self._keyed(work.step)

@@ -11,7 +11,7 @@ from trident.base.errors import TopologyError, TridentError
 from trident.base.finding import Finding
 from trident.configuration.file_locations import folder
 from trident.doctor import disk
-from trident.doctor.examined_setup import Case
+from trident.doctor.examined_setup import ExaminedSetup
 from trident.files.disk import DiskFiles
 from trident.log.protocol import LogReading
 from trident.log.sqlite_log import SqliteLog
@@ -23,9 +23,9 @@ _REFUSED = "a start is refused"
 _OURS = (LOG_FILE, OWNER, f".{OWNER}.", "scratch-", ".trident-doctor-", *OWN_NAMES)
 
 
-def checkpoint(case: Case) -> Iterable[Finding]:
+def checkpoint(setup: ExaminedSetup) -> Iterable[Finding]:
     """Check for a checkpointLocation that cannot be written, is not on a local disk, or has other files."""
-    if (own := _folder_of(case)) is None:
+    if (own := _folder_of(setup)) is None:
         return
     place = own.parent
     there = next(each for each in (place, *place.parents) if each.is_dir())
@@ -39,56 +39,56 @@ def checkpoint(case: Case) -> Iterable[Finding]:
     yield from _foreign(own)
 
 
-def log(case: Case) -> Iterable[Finding]:
+def log(setup: ExaminedSetup) -> Iterable[Finding]:
     """Check for a log that cannot be continued, or that another driver holds."""
-    redis = case.log
+    redis = setup.log
     with contextlib.ExitStack() as opened:
         if redis is not None:
-            found = list(redis.examine(case.now))
+            found = list(redis.examine(setup.now))
             yield from found
             if any(finding.grave for finding in found):
                 return
         try:
-            where = _folder_of(case)
-            there = _open(case, where)
+            where = _folder_of(setup)
+            there = _open(setup, where)
             if there is None:
                 return
             opened.callback(there.close)
-            yield from _held(there, case.name)
+            yield from _held(there, setup.name)
             owner = None if where is None else owner_of(where)
             if owner is not None and owner != there.uuid:
                 todo = "Start with the log that belongs to the folder: without log= if it is in it, or its RedisLog"
-                other = f"the files belong to another log (uuid {owner}), not to {case.log or LOG_FILE}"
+                other = f"the files belong to another log (uuid {owner}), not to {setup.log or LOG_FILE}"
                 yield Finding(str(where), other, _REFUSED, todo)
         except (TridentError, OSError) as error:
             todo = "Take the log's own version, folder and name, or a copy of it; to begin anew, "
             todo += f"{RESET} deletes log and states"
-            yield Finding(f"the log of {case.name!r}", str(error), f"{_REFUSED}: the position is in the log", todo)
+            yield Finding(f"the log of {setup.name!r}", str(error), f"{_REFUSED}: the position is in the log", todo)
 
 
-def _folder_of(case: Case) -> Path | None:
+def _folder_of(setup: ExaminedSetup) -> Path | None:
     """Return the topology's folder; None if no checkpoint is named, or one that a start would refuse."""
-    named = case.options.get("checkpointLocation")
+    named = setup.options.get("checkpointLocation")
     try:
-        return None if named is None else folder(named) / case.name
+        return None if named is None else folder(named) / setup.name
     except TopologyError:  # which the check `configuration` reports
         return None
 
 
-def _open(case: Case, where: Path | None) -> LogReading | None:
+def _open(setup: ExaminedSetup, where: Path | None) -> LogReading | None:
     """Open the topology's log read-only; None if it does not exist yet."""
     from trident.log.protocol import LogAbsentError
 
-    if case.log is not None:
+    if setup.log is not None:
         try:
-            return case.log.look(case.name)
+            return setup.log.look(setup.name)
         except LogAbsentError:
             return None
     if where is None or not where.exists():
         return None
     file = where / LOG_FILE
     if file.exists():
-        return SqliteLog(file, case.name, reading=True)
+        return SqliteLog(file, setup.name, reading=True)
     if (owner := owner_of(where)) is not None:
         raise TopologyError(f"{where} belongs to a log (uuid {owner}) that is not in this folder")
     return None

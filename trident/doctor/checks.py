@@ -8,7 +8,7 @@ from trident.base.errors import MissingPackageError, TridentError
 from trident.base.finding import Finding
 from trident.doctor.checkpoint import checkpoint, log
 from trident.doctor.configuration import configuration
-from trident.doctor.examined_setup import Case
+from trident.doctor.examined_setup import ExaminedSetup
 from trident.doctor.files_location import files_location
 from trident.doctor.foreign_errors import said
 from trident.doctor.java import java, spark_home, worker_python
@@ -18,8 +18,8 @@ from trident.doctor.packages import packages
 from trident.doctor.program_parts import parts, program
 from trident.doctor.workers import spark
 
-Check = Callable[[Case], Iterable[Finding]]
-"""A check of a case, which yields the faults that it finds. Its name is that of the function."""
+Check = Callable[[ExaminedSetup], Iterable[Finding]]
+"""A check of a setup, which yields the faults that it finds. Its name is that of the function."""
 
 CHECKS: Sequence[Check] = (
     packages,
@@ -46,12 +46,12 @@ class Diagnosis(NamedTuple):
     finding: Finding
 
 
-def diagnoses(case: Case, checks: Sequence[Check] = CHECKS) -> Iterator[Diagnosis]:
+def diagnoses(setup: ExaminedSetup, checks: Sequence[Check] = CHECKS) -> Iterator[Diagnosis]:
     """Yield the findings of all checks. If a check itself fails, that is a finding, and the other checks still run."""
     for check in checks:
         name = check.__name__
         try:
-            for finding in check(case):
+            for finding in check(setup):
                 yield Diagnosis(name, replace(finding, found=finding.found.removeprefix(f"{finding.about}: ")))
         except MissingPackageError as error:
             yield Diagnosis(name, missing(f"the check {name}", error))

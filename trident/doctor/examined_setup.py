@@ -1,4 +1,4 @@
-"""The case that the checks examine: a machine, the options of a start, and possibly a program."""
+"""The setup that the checks examine: a machine, the options of a start, and possibly a program."""
 
 import os
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Case:
+class ExaminedSetup:
     """A start that is being considered. Fields that are None were not named."""
 
     name: str = "topology"

@@ -9,16 +9,16 @@ import pyspark
 
 from trident.base.finding import Finding
 from trident.base.java import LEAST, is_java_bundled, java_version, machine_java
-from trident.doctor.examined_setup import Case
+from trident.doctor.examined_setup import ExaminedSetup
 
 _NO_SPARK = 'Spark does not start; topologies with start(engine="embedded") need no Java'
 
 
-def java(case: Case) -> Iterable[Finding]:
+def java(setup: ExaminedSetup) -> Iterable[Finding]:
     """Check for a Java that is missing, or too old for Spark."""
-    if not case.on_spark or is_java_bundled():
+    if not setup.on_spark or is_java_bundled():
         return
-    binary, home = machine_java(), case.environment.get("JAVA_HOME")
+    binary, home = machine_java(), setup.environment.get("JAVA_HOME")
     if binary is None:
         yield Finding(
             "Java",
@@ -37,10 +37,10 @@ def java(case: Case) -> Iterable[Finding]:
         yield Finding(about, f"this is Java {version}; Spark {pyspark.__version__} needs {LEAST}", _NO_SPARK, todo)
 
 
-def spark_home(case: Case) -> Iterable[Finding]:
+def spark_home(setup: ExaminedSetup) -> Iterable[Finding]:
     """Check for a SPARK_HOME whose version of Spark differs from that of the package pyspark."""
-    home = case.environment.get("SPARK_HOME")
-    if not home or not case.on_spark:
+    home = setup.environment.get("SPARK_HOME")
+    if not home or not setup.on_spark:
         return
     ours = pyspark.__version__
     about, todo = (
@@ -57,10 +57,10 @@ def spark_home(case: Case) -> Iterable[Finding]:
         yield Finding(about, f"this is Spark {found[1]}, and the package pyspark is {ours}", matters, f"{todo} there")
 
 
-def worker_python(case: Case) -> Iterable[Finding]:
+def worker_python(setup: ExaminedSetup) -> Iterable[Finding]:
     """Check whether the Python for Spark's workers is missing, or differs in version from the driver's."""
-    python = case.environment.get("PYSPARK_PYTHON")
-    if not python or not case.on_spark:
+    python = setup.environment.get("PYSPARK_PYTHON")
+    if not python or not setup.on_spark:
         return
     about = f"PYSPARK_PYTHON={python}"
     todo = "Unset PYSPARK_PYTHON, so that workers run the driver's Python; or set it to one of the same version"

@@ -5,13 +5,13 @@ import socket
 from collections.abc import Iterable
 
 from trident.base.finding import Finding
-from trident.doctor.examined_setup import Case
+from trident.doctor.examined_setup import ExaminedSetup
 
 LEAST_FILES = 1024
 """The least number of open files that a driver with Spark, a server and some states needs."""
 
 
-def open_files(case: Case) -> Iterable[Finding]:
+def open_files(setup: ExaminedSetup) -> Iterable[Finding]:
     """Find a limit of open files that is too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < LEAST_FILES:
@@ -20,12 +20,12 @@ def open_files(case: Case) -> Iterable[Finding]:
         yield Finding("ulimit -n", f"this process may open {soft} files at once", matters, todo)
 
 
-def names(case: Case) -> Iterable[Finding]:
+def names(setup: ExaminedSetup) -> Iterable[Finding]:
     """Check for names and addresses by which this machine cannot reach itself."""
     yield from unresolved("localhost", "Add the line '127.0.0.1 localhost' to /etc/hosts")
-    if not case.on_spark:
+    if not setup.on_spark:
         return
-    own = case.environment.get("SPARK_LOCAL_IP")
+    own = setup.environment.get("SPARK_LOCAL_IP")
     if not own:
         yield from unresolved(socket.gethostname(), "Add the machine's name to /etc/hosts, or set SPARK_LOCAL_IP")
     elif reason := _not_ours(own):
@@ -47,11 +47,13 @@ def unresolved(name: str, todo: str) -> Iterable[Finding]:
         yield Finding(name, "the name does not resolve", matters, todo)
 
 
-def port(case: Case) -> Iterable[Finding]:
+def port(setup: ExaminedSetup) -> Iterable[Finding]:
     """Check for another program at the port on which the run is to be served."""
-    if case.port and (reason := _not_ours(case.host, case.port)):
-        todo = f"Give another --port (0: a free one), or end the program that has it (ss -ltnp 'sport = :{case.port}')"
-        yield Finding(f"{case.host}:{case.port}", f"cannot be listened at ({reason})", "the server cannot start", todo)
+    if setup.port and (reason := _not_ours(setup.host, setup.port)):
+        todo = f"Give another --port (0: a free one), or end the program that has it (ss -ltnp 'sport = :{setup.port}')"
+        yield Finding(
+            f"{setup.host}:{setup.port}", f"cannot be listened at ({reason})", "the server cannot start", todo
+        )
 
 
 def _not_ours(host: str, port: int = 0) -> str | None:

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from importlib import metadata
 
 from trident.base.finding import Finding
-from trident.doctor.examined_setup import Case
+from trident.doctor.examined_setup import ExaminedSetup
 
 DISTRIBUTION = "trident-pyspark"
 
 _BOUND = re.compile(r"(>=|<=|<|>|==)\s*([\d.]+)")
 
 
-def packages(case: Case) -> Iterable[Finding]:
+def packages(setup: ExaminedSetup) -> Iterable[Finding]:
     """Check for packages that are missing, or have an unsupported version."""
     for requirement in metadata.requires(DISTRIBUTION) or ():
         # otherwise it belongs to an extra: the part that uses it reports it if it is missing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trident.base.errors import TridentError
 from trident.base.finding import Examined, Finding
 from trident.configuration.file_locations import files_place
-from trident.doctor.examined_setup import Case
+from trident.doctor.examined_setup import ExaminedSetup
 from trident.doctor.file_store import StoreTrial
 from trident.doctor.foreign_errors import said
 from trident.doctor.program_parts import parts_of
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 _NO_BATCH = "no batch runs on Spark"
 
 
-def spark(case: Case) -> Iterable[Finding]:
+def spark(setup: ExaminedSetup) -> Iterable[Finding]:
     """Check for a Spark that does not start or run Python, and servers that its workers cannot reach.
 
     Only on request.
     """
-    if case.session is None:
+    if setup.session is None:
         return
     answer: queue.SimpleQueue[list[Finding] | Exception] = queue.SimpleQueue()
     # A separate thread, because a Spark without executors waits for ever.
-    threading.Thread(target=_ask, args=(case, answer), name="trident-doctor-spark", daemon=True).start()
+    threading.Thread(target=_ask, args=(setup, answer), name="trident-doctor-spark", daemon=True).start()
     try:
-        found = answer.get(timeout=case.spark_secs)
+        found = answer.get(timeout=setup.spark_secs)
     except queue.Empty:
         todo = "Look at Spark's output above and its web page: the master must answer, and executors be free. Raise "
         todo += "--spark-secs if it is only slow"
-        yield Finding("Spark", f"no Python task ended within {case.spark_secs:g} s", _NO_BATCH, todo)
+        yield Finding("Spark", f"no Python task ended within {setup.spark_secs:g} s", _NO_BATCH, todo)
         return
     if isinstance(found, Exception):
         todo = "See Spark's output above. Mostly it is the master's address, Java, or a package that workers lack: "
@@ -46,17 +46,17 @@ def spark(case: Case) -> Iterable[Finding]:
     yield from found
 
 
-def _ask(case: Case, answer: "queue.SimpleQueue[list[Finding] | Exception]") -> None:
-    assert case.session is not None
+def _ask(setup: ExaminedSetup, answer: "queue.SimpleQueue[list[Finding] | Exception]") -> None:
+    assert setup.session is not None
     try:
-        with case.session() as session:
-            answer.put(list(_found(case, session)))
+        with setup.session() as session:
+            answer.put(list(_found(setup, session)))
     except Exception as error:  # Spark's and the workers' errors, of any class
         answer.put(error)
 
 
-def _found(case: Case, session: "SparkSession") -> Iterator[Finding]:
-    asked = tuple(_asked(case))
+def _found(setup: ExaminedSetup, session: "SparkSession") -> Iterator[Finding]:
+    asked = tuple(_asked(setup))
     rows = session.range(2).repartition(2).mapInArrow(Examination(asked), COLUMNS).toArrow().to_pylist()
     for row in {tuple(row.values()): row for row in rows}.values():
         finding = Finding(**row)
@@ -64,13 +64,13 @@ def _found(case: Case, session: "SparkSession") -> Iterator[Finding]:
         yield replace(finding, about=f"Spark's workers: {finding.about}", found=found)
 
 
-def _asked(case: Case) -> Iterator[tuple[str, Examined]]:
+def _asked(setup: ExaminedSetup) -> Iterator[tuple[str, Examined]]:
     """Yield the parts that workers read or write, and the store of large results."""
-    for about, part in parts_of(case):
+    for about, part in parts_of(setup):
         if _in_workers(part):
             yield about, part
     try:
-        place = files_place(case.options.get("filesLocation"), case.options.get("filesStorage"))
+        place = files_place(setup.options.get("filesLocation"), setup.options.get("filesStorage"))
     except TridentError:  # which the check `files_location` reports
         return
     if place is not None:

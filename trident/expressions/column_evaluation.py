@@ -21,7 +21,7 @@ from trident.expressions.tuple_evaluation import value_function
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Evaluated:
     """The values of a part, and the tuples for which it failed (None: none)."""
 
     values: Datum
@@ -42,12 +42,12 @@ def _whole(values: Datum, part: Bound, rows: int) -> pa.Array:
     return whole if whole.type.equals(kind) else whole.cast(kind)
 
 
-def _made(part: Bound, inputs: Sequence[pa.Array], rows: int) -> Made:
+def _made(part: Bound, inputs: Sequence[pa.Array], rows: int) -> Evaluated:
     match part:
         case BoundField(at=at):
-            return Made(inputs[at])
+            return Evaluated(inputs[at])
         case BoundLiteral(value=value, kind=kind):
-            return Made(pa.scalar(value, arrow_type(kind)))
+            return Evaluated(pa.scalar(value, arrow_type(kind)))
         case BoundCase():
             return _case(part, inputs, rows)
         case BoundCall(rule="coalesce"):
@@ -57,24 +57,24 @@ def _made(part: Bound, inputs: Sequence[pa.Array], rows: int) -> Made:
     return _call(part, [_made(arg, inputs, rows) for arg in part.args], rows)
 
 
-def _call(part: BoundCall, args: list[Made], rows: int) -> Made:
+def _call(part: BoundCall, args: list[Evaluated], rows: int) -> Evaluated:
     failed = None
     for arg in args:
         failed = _either(failed, arg.failed)
     values = _by_arrow(part, [arg.values for arg in args]) if failed is None else None
     if values is not None:
-        return Made(values)
+        return Evaluated(values)
     if failed is None and all(isinstance(arg.values, pa.Scalar) for arg in args):
         return _constant(part, [arg.values for arg in args], rows)
     shared = _by_values(part, [arg.values for arg in args]) if failed is None else None
     return shared or _by_rows(part, [arg.values for arg in args], failed, rows)
 
 
-def _constant(part: BoundCall, values: list[Datum], rows: int) -> Made:
+def _constant(part: BoundCall, values: list[Datum], rows: int) -> Evaluated:
     """Return the value of a call whose arguments are the same for all tuples."""
     made = _by_rows(part, values, None, 1)
     failed = None if made.failed is None else pa.repeat(made.failed[0], rows)
-    return Made(made.values[0], failed)
+    return Evaluated(made.values[0], failed)
 
 
 def _by_arrow(part: BoundCall, values: list[Datum]) -> Datum | None:
@@ -88,7 +88,7 @@ def _by_arrow(part: BoundCall, values: list[Datum]) -> Datum | None:
     return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
-def _by_values(part: BoundCall, values: list[Datum]) -> Made | None:
+def _by_values(part: BoundCall, values: list[Datum]) -> Evaluated | None:
     """Compute a call of one column once for each distinct value; None for more columns, or if few values repeat."""
     columns = [at for at, each in enumerate(values) if isinstance(each, pa.Array)]
     few = repeated(values[columns[0]]) if len(columns) == 1 else None
@@ -97,10 +97,10 @@ def _by_values(part: BoundCall, values: list[Datum]) -> Made | None:
     made = _by_rows(
         part, [few.dictionary if at in columns else v for at, v in enumerate(values)], None, len(few.dictionary)
     )
-    return Made(made.values.take(few.indices), None if made.failed is None else made.failed.take(few.indices))
+    return Evaluated(made.values.take(few.indices), None if made.failed is None else made.failed.take(few.indices))
 
 
-def _by_rows(part: BoundCall, values: list[Datum], failed: pa.Array | None, rows: int) -> Made:
+def _by_rows(part: BoundCall, values: list[Datum], failed: pa.Array | None, rows: int) -> Evaluated:
     function = value_function(part)
     lists = [to_python(v) if isinstance(v, pa.Array) else to_python(pa.repeat(v, rows)) for v in values]
     skipped = failed.to_pylist() if failed is not None else None
@@ -120,20 +120,20 @@ def _by_rows(part: BoundCall, values: list[Datum], failed: pa.Array | None, rows
         for row in wrong:
             marks[row] = True
         failed = _either(failed, pa.array(marks, pa.bool_()))
-    return Made(to_arrow(made, arrow_type(part.kind)), failed)
+    return Evaluated(to_arrow(made, arrow_type(part.kind)), failed)
 
 
-def _logical(part: BoundCall, args: list[Made]) -> Made:
+def _logical(part: BoundCall, args: list[Evaluated]) -> Evaluated:
     left, right = args
     needed = right.failed
     if needed is not None:  # the right side counts only if the left side does not decide
         decided = pc.fill_null(left.values, part.rule == "&")
         needed = pc.and_(needed, decided if part.rule == "&" else pc.invert(decided))
     kleene = pc.and_kleene if part.rule == "&" else pc.or_kleene
-    return Made(kleene(left.values, right.values), _either(left.failed, needed))
+    return Evaluated(kleene(left.values, right.values), _either(left.failed, needed))
 
 
-def _coalesced(part: BoundCall, args: list[Made], rows: int) -> Made:
+def _coalesced(part: BoundCall, args: list[Evaluated], rows: int) -> Evaluated:
     failed, missing = None, pa.array([True] * rows, pa.bool_())
     for arg in args:
         if arg.failed is not None:
@@ -141,22 +141,22 @@ def _coalesced(part: BoundCall, args: list[Made], rows: int) -> Made:
         missing = pc.and_(missing, pc.is_null(arg.values))
     if part.kind.typeName() in ("array", "map", "struct"):
         return _picked(part, args, failed, rows)
-    return Made(pc.coalesce(*[arg.values for arg in args]), failed)
+    return Evaluated(pc.coalesce(*[arg.values for arg in args]), failed)
 
 
-def _picked(part: BoundCall, args: list[Made], failed: pa.Array | None, rows: int) -> Made:
+def _picked(part: BoundCall, args: list[Evaluated], failed: pa.Array | None, rows: int) -> Evaluated:
     lists = [to_python(_whole(arg.values, bound, rows)) for arg, bound in zip(args, part.args, strict=True)]
     first = [next((value for value in values if value is not None), None) for values in zip(*lists, strict=True)]
-    return Made(to_arrow(first, arrow_type(part.kind)), failed)
+    return Evaluated(to_arrow(first, arrow_type(part.kind)), failed)
 
 
-def _case(part: BoundCase, inputs: Sequence[pa.Array], rows: int) -> Made:
+def _case(part: BoundCase, inputs: Sequence[pa.Array], rows: int) -> Evaluated:
     result = _made(part.last, inputs, rows)
     for condition, value in reversed(part.branches):
         chosen, then = _made(condition, inputs, rows), _made(value, inputs, rows)
         taken = pc.fill_null(chosen.values, False)
         failed = _either(_and(then.failed, taken), _and(result.failed, pc.invert(taken)))
-        result = Made(pc.if_else(taken, then.values, result.values), _either(chosen.failed, failed))
+        result = Evaluated(pc.if_else(taken, then.values, result.values), _either(chosen.failed, failed))
     return result
 
 

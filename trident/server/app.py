@@ -27,8 +27,8 @@ from trident.server.guards import Guards, json_answer
 from trident.server.limits import Limits
 from trident.server.openapi import description
 from trident.server.part_queries import PART_PARAMETERS, part_of_query
-from trident.server.request_batching import Desk
-from trident.server.request_context import visit_of
+from trident.server.request_batching import RequestBatcher
+from trident.server.request_context import context_of
 from trident.server.request_record import Ledger
 from trident.server.row_answers import row_answer, wants_table
 from trident.server.served_topology import Served
@@ -64,7 +64,9 @@ class _Answers:
         self._arriving = 0
         """The bytes received of request bodies that are not complete yet."""
         self._threads = Threads("trident-server", most=32, idle=10.0)
-        self._desks = {name: Desk(served.drpc.function(name), guards.alarms) for name in served.drpc.functions}
+        self._batchers = {
+            name: RequestBatcher(served.drpc.function(name), guards.alarms) for name in served.drpc.functions
+        }
         self._freshness = Freshness(served, self._in_thread)
         shared = rules.hasSeveralTokens
         self._waiting = Waiting(served, self._in_thread, shared)
@@ -101,11 +103,11 @@ class _Answers:
             raise RequestError(415, "UnsupportedMediaType", f"the body must be {bodies.JSON}")
         # A request whose body has not arrived yet is not in flight: it costs only the bytes that it has sent, which
         # have a separate limit.
-        visit = visit_of(request)
-        visit.leave()
+        context = context_of(request)
+        context.leave()
         chunks, size, more = list[bytes](), 0, True
         try:
-            with visit.alarms.limit(self._limits.bodySecs):
+            with context.alarms.limit(self._limits.bodySecs):
                 while more:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
@@ -119,7 +121,7 @@ class _Answers:
             raise RequestError(408, "BodyTooSlow", f"the body took longer than {self._limits.bodySecs:g} s") from None
         finally:
             self._arriving -= size
-        visit.enter()
+        context.enter()
         return b"".join(chunks)
 
     def _check_size(self, size: int) -> None:
@@ -179,7 +181,7 @@ class _Answers:
             known = [_argument(name, declared[name], value) for name, value in zip(declared, call.args, strict=False)]
             values = function.bind([*known, *call.args[len(known) :]], {})
         await self._waiting.reach(request, call.minTxid, timeout)
-        result = await while_connected(request, self._desks[function.name].ask(values, timeout))
+        result = await while_connected(request, self._batchers[function.name].ask(values, timeout))
         fresh = await self._freshness.of(result.txids)
         if wants_table(request):
             return row_answer(request, result.toArrow(), fresh)
@@ -313,7 +315,7 @@ class _Answers:
 
     async def _ready(self, request: Request) -> Response:
         """Answer whether states can be read now; to clients with full rights, also the txids."""
-        limited = visit_of(request).grant.isLimited
+        limited = context_of(request).grant.isLimited
         try:
             txids = await self._in_thread(lambda: self._served.asOfTxid, 5.0)
         except (TridentError, RequestError) as error:

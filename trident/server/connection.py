@@ -7,7 +7,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from trident.server.errors import RequestError
-from trident.server.request_context import visit_of
+from trident.server.request_context import context_of
 
 _T = TypeVar("_T")
 
@@ -39,7 +39,7 @@ async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
         nonlocal watch
         watch = loop.create_task(watching())
 
-    alarm = visit_of(request).alarms.after(_UNWATCHED, begin)
+    alarm = context_of(request).alarms.after(_UNWATCHED, begin)
     try:
         return await work
     except asyncio.CancelledError:

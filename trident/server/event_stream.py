@@ -13,8 +13,8 @@ from trident.base.argument_checks import whole_number_in
 from trident.server.errors import RequestError
 from trident.server.event_ring import EventRing
 from trident.server.guards import Guards
-from trident.server.request_context import visit_of
-from trident.server.request_slots import Places
+from trident.server.request_context import context_of
+from trident.server.request_slots import RequestSlots
 from trident.server.route_types import InThread
 from trident.server.sse import QUIET_SECONDS, STILL_HERE, EventStream, event
 from trident.server.watched_topology import Watched
@@ -31,7 +31,7 @@ class EventStreams:
 
     def __init__(self, watched: Watched, in_thread: InThread, guards: Guards) -> None:
         self._watched, self._in_thread, self._guards = watched, in_thread, guards
-        self._readers = Places(
+        self._readers = RequestSlots(
             "readers of /events at most", _READERS, shared=False, kind="TooManyReaders"
         )  # only full tokens may read them
         self._status = b""
@@ -46,7 +46,7 @@ class EventStreams:
         """
         ring = self._watched.events
         known = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        give_back = self._readers.demand(visit_of(request).holder)
+        give_back = self._readers.demand(context_of(request).holder)
         return EventStream(self._events(ring, _place(known, ring)), give_back)
 
     async def _events(self, ring: EventRing | None, number: int) -> AsyncIterator[bytes]:

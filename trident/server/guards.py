@@ -24,9 +24,9 @@ from trident.server.endpoints import Endpoint, Found, find_endpoint
 from trident.server.errors import RequestError, body_of, status_of
 from trident.server.limits import Limits
 from trident.server.rate_limit import RateLimit
-from trident.server.request_context import Visit
+from trident.server.request_context import RequestContext
 from trident.server.request_record import Ledger
-from trident.server.request_slots import Places
+from trident.server.request_slots import RequestSlots
 from trident.server.sse import EventStream
 from trident.server.timeouts import Alarms
 from trident.server.unsent_answers import Unsent
@@ -43,7 +43,7 @@ class Guards:
     def __init__(self, rules: AccessRules, limits: Limits, ledger: Ledger) -> None:
         self._rules, self._limits, self._ledger = rules, limits, ledger
         self._rate = None if limits.requestsPerSec is None else RateLimit(limits.requestsPerSec)
-        self._in_flight = Places("requests in flight at most", limits.inFlight, shared=rules.hasSeveralTokens)
+        self._in_flight = RequestSlots("requests in flight at most", limits.inFlight, shared=rules.hasSeveralTokens)
         self._unsent = Unsent()
         self.alarms = Alarms()
         """The limits of time of the requests."""
@@ -76,42 +76,42 @@ class Guards:
             told.end()
 
     async def _answer(self, request: Request, found: Found, send: Any) -> None:
-        visit = Visit(NOBODY, self._in_flight, self.alarms)
-        request.scope["trident.visit"] = visit
+        context = RequestContext(NOBODY, self._in_flight, self.alarms)
+        request.scope["trident.context"] = context
         try:
-            response = await self._checked(request, found, visit)
+            response = await self._checked(request, found, context)
             if isinstance(response, EventStream):
-                visit.leave()  # a stream holds another place until it ends
+                context.leave()  # a stream holds another place until it ends
             if response.status_code == CLIENT_GONE:
                 return
             await response(request.scope, request.receive, send)
         finally:
-            visit.leave()
+            context.leave()
 
-    async def _checked(self, request: Request, found: Found, visit: Visit) -> Response:
+    async def _checked(self, request: Request, found: Found, context: RequestContext) -> Response:
         """Return the answer of the endpoint, or the refusal of the first guard that rejects the request."""
         try:
-            self._check(request, found, visit)
+            self._check(request, found, context)
             if found.endpoint is None:
                 raise _no_door(request, found)
             return await found.endpoint.answer(request)
         except ClientDisconnect:
             return refusal(client_gone())
         except Exception as error:
-            return refusal(error, visit.grant)
+            return refusal(error, context.grant)
 
-    def _check(self, request: Request, found: Found, visit: Visit) -> None:
+    def _check(self, request: Request, found: Found, context: RequestContext) -> None:
         endpoint, headers = found.endpoint, request.headers
         probe = endpoint is not None and endpoint.isProbe
         self._check_host_and_rate(request, probe)
         if endpoint is None or endpoint.needsToken:
-            visit.grant = self._rules.grant_of(headers.get("authorization"))
+            context.grant = self._rules.grant_of(headers.get("authorization"))
             if endpoint is None or not endpoint.checksRights:
-                visit.grant.check(found.parameters.get("function"), found.parameters.get("state"))
+                context.grant.check(found.parameters.get("function"), found.parameters.get("state"))
         elif probe and self._rules.knows(headers.get("host", "")):
-            visit.grant = self._rules.grant_if_any(headers.get("authorization"))
+            context.grant = self._rules.grant_if_any(headers.get("authorization"))
         if not probe:
-            visit.enter()
+            context.enter()
 
     def _check_host_and_rate(self, request: Request, probe: bool) -> None:
         """Raise RequestError for a wrong host, or if the client has sent too many requests recently."""

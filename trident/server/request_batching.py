@@ -1,4 +1,4 @@
-"""The desk of one DRPC function: requests that arrive in an event loop while the function is busy form one batch."""
+"""The batcher of one DRPC function: requests that arrive in an event loop while the function is busy form one batch."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class _Request(Queued):
             self.answered.set_result(outcome)
 
 
-class Desk:
+class RequestBatcher:
     """Answers the requests of one function in batches, in threads. Only the thread of one event loop may call it.
 
     It does the same for an event loop as `Combining` does for threads. With `Combining`, each waiting request would

@@ -7,16 +7,16 @@ from typing import cast
 from starlette.requests import Request
 
 from trident.server.access_rules import Grant
-from trident.server.request_slots import Places
+from trident.server.request_slots import RequestSlots
 from trident.server.timeouts import Alarms
 
 
 @dataclass
-class Visit:
+class RequestContext:
     """The grant of a request, and its place among the requests in flight."""
 
     grant: Grant
-    inFlight: Places
+    inFlight: RequestSlots
     alarms: Alarms
     """The limits of time of the server's requests."""
     _give_back: Callable[[], None] | None = None
@@ -38,6 +38,6 @@ class Visit:
             self._give_back = None
 
 
-def visit_of(request: Request) -> Visit:
-    """Return the Visit of a request."""
-    return cast("Visit", request.scope["trident.visit"])
+def context_of(request: Request) -> RequestContext:
+    """Return the RequestContext of a request."""
+    return cast("RequestContext", request.scope["trident.context"])

@@ -10,14 +10,14 @@ GiveBack = Callable[[], None]
 """A function that frees a place. A second call does nothing."""
 
 
-class Places:
+class RequestSlots:
     """Gives out at most `most` places, each to a holder. Only the thread of one event loop may call.
 
     One holder may have all places, unless the places are `shared`. Then a holder gets a place only while it has fewer
     places than are free, so that each holder leaves some to the others: the first holder gets half of all places, the
     next a quarter.
 
-    >>> places = Places("readers", 8, shared=True)
+    >>> places = RequestSlots("readers", 8, shared=True)
     >>> [places.take("shop") is None for _ in range(5)], places.take("operator") is None
     ([False, False, False, False, True], False)
     """

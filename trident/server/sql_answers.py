@@ -15,8 +15,8 @@ from trident.server.connection import while_connected
 from trident.server.errors import RequestError
 from trident.server.freshness import Freshness
 from trident.server.limits import Limits
-from trident.server.request_context import visit_of
-from trident.server.request_slots import Places
+from trident.server.request_context import context_of
+from trident.server.request_slots import RequestSlots
 from trident.server.row_answers import row_answer
 from trident.server.served_topology import Served
 from trident.server.waiting_requests import Waiting
@@ -51,12 +51,12 @@ class SqlAnswers:
     ) -> None:
         self._served, self._in_thread, self._limits, self._body = served, in_thread, limits, body
         self._waiting, self._freshness = waiting, freshness
-        self._places = Places("SQL queries at most", _WAITING, shared=shared)
+        self._places = RequestSlots("SQL queries at most", _WAITING, shared=shared)
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def answer(self, request: Request) -> Response:
         """Answer with the rows of a query."""
-        grant = visit_of(request).grant
+        grant = context_of(request).grant
         grant.check_any_state()
         wanted = bodies.read_body(await self._body(request), bodies.SqlWanted)
         limits = self._limited(wanted)
@@ -76,7 +76,7 @@ class SqlAnswers:
                     raise
                 raise RequestError(400, "InvalidBody", str(error)) from None
 
-        with self._places.taken(visit_of(request).holder):
+        with self._places.taken(context_of(request).holder):
             try:
                 result = await while_connected(request, self._in_turn(work, limits.seconds))
             finally:

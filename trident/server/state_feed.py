@@ -21,8 +21,8 @@ from trident.server.errors import RequestError, body_of, status_of
 from trident.server.freshness import Freshness
 from trident.server.guards import Guards
 from trident.server.limits import Limits
-from trident.server.request_context import visit_of
-from trident.server.request_slots import GiveBack, Places
+from trident.server.request_context import context_of
+from trident.server.request_slots import GiveBack, RequestSlots
 from trident.server.route_types import InThread
 from trident.server.served_topology import Served
 from trident.server.sse import QUIET_SECONDS, STILL_HERE, EventStream, event
@@ -63,7 +63,7 @@ class StateFeed:
         self._served, self._in_thread, self._metrics = served, in_thread, metrics
         self._waiting, self._limits, self._guards = waiting, limits, guards
         self._freshness = Freshness(served, in_thread)
-        self._places = Places("readers of changes at most", READERS, shared=shared, kind="TooManyReaders")
+        self._places = RequestSlots("readers of changes at most", READERS, shared=shared, kind="TooManyReaders")
         self._readers = Counter[str]()
         self._looked: dict[str, tuple[float, int]] = {}
         """The time of the last read of each group's committed txid, and that txid."""
@@ -81,7 +81,7 @@ class StateFeed:
                 404, "StateNotFound", f"no state {name!r}; the states are {', '.join(self._served.states)}"
             )
         place, snapshot, form = _read_query(request.headers.get("last-event-id") or asked.get("after"), asked)
-        give_back = self._places.demand(visit_of(request).holder)
+        give_back = self._places.demand(context_of(request).holder)
         try:
             return await self._opened(request, name, place, snapshot, form, give_back)
         except BaseException:

@@ -24,8 +24,8 @@ from trident.reads.committed_reads import ReadAbandoned, checked_by
 from trident.reads.state_view import StateView
 from trident.server.connection import while_connected
 from trident.server.errors import RequestError
-from trident.server.request_context import visit_of
-from trident.server.request_slots import Places
+from trident.server.request_context import context_of
+from trident.server.request_slots import RequestSlots
 from trident.server.route_types import InThread
 from trident_state.keys import encode_keys
 
@@ -78,7 +78,7 @@ class Listings:
 
     def __init__(self, in_thread: InThread, shared: bool) -> None:
         self._in_thread = in_thread
-        self._places = Places("requests that read whole states at most", WAITING, shared=shared)
+        self._places = RequestSlots("requests that read whole states at most", WAITING, shared=shared)
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._looks: dict[str, _Look] = {}
         self._kept: dict[str, Listing] = {}
@@ -104,12 +104,12 @@ class Listings:
 
     async def ranked(self, request: Request, view: StateView, count: int, by: str | None) -> pa.Table:
         """Return the entries with the greatest values."""
-        with self._places.taken(visit_of(request).holder):
+        with self._places.taken(context_of(request).holder):
             return await while_connected(request, self._read(lambda: view.ranked(count, by)))
 
     async def part(self, request: Request, read: ReadPart) -> tuple[pa.Table, str | None]:
         """Return a page of a part of a state, as of the last committed batch, and the cursor of the next page."""
-        with self._places.taken(visit_of(request).holder):
+        with self._places.taken(context_of(request).holder):
             return await while_connected(request, self._read(read))
 
     async def of(self, request: Request, view: StateView, read: int | None = None) -> Listing:
@@ -117,7 +117,7 @@ class Listings:
         committed = await self._in_thread(lambda: view.asOfTxid)
         if (kept := self._kept.get(_entry_of(view))) is not None and kept.txid in (read, committed):
             return self._used(_entry_of(view), kept)
-        with self._places.taken(visit_of(request).holder):
+        with self._places.taken(context_of(request).holder):
             return await while_connected(request, self._newest(view, committed))
 
     async def _newest(self, view: StateView, committed: int | None) -> Listing:

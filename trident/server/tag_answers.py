@@ -17,7 +17,7 @@ from trident.server.endpoints import Endpoint
 from trident.server.errors import RequestError
 from trident.server.guards import json_answer
 from trident.server.limits import Limits
-from trident.server.request_context import visit_of
+from trident.server.request_context import context_of
 from trident.server.route_types import InThread
 from trident.server.served_topology import Served
 from trident.server.waiting_requests import Waiting
@@ -48,13 +48,13 @@ class TagAnswers:
         return json_answer({"tags": [jsonable(tag.asDict()) for tag in found]})
 
     async def _found(self, request: Request) -> list[Tag]:
-        grant = visit_of(request).grant
+        grant = context_of(request).grant
         grant.check_tags()
         tags = await while_connected(request, self._in_thread(self._served.tags))
         return [tag for tag in tags if grant.allows_tag(_states_of(tag))]
 
     async def _make(self, request: Request) -> Response:
-        grant = visit_of(request).grant
+        grant = context_of(request).grant
         grant.check_tags()
         wanted = bodies.read_body(await self._body(request), bodies.TagWanted)
         check_states(grant, wanted.states)

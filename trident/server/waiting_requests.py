@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 from trident.server.connection import while_connected
 from trident.server.errors import RequestError
-from trident.server.request_context import visit_of
-from trident.server.request_slots import Places
+from trident.server.request_context import context_of
+from trident.server.request_slots import RequestSlots
 from trident.server.route_types import InThread
 from trident.server.served_topology import Served
 
@@ -31,7 +31,7 @@ class Waiting:
 
     def __init__(self, served: Served, in_thread: InThread, shared: bool) -> None:
         self._served, self._in_thread = served, in_thread
-        self._places = Places("requests that wait for a later batch at most", WAITING, shared=shared)
+        self._places = RequestSlots("requests that wait for a later batch at most", WAITING, shared=shared)
         self._waiters: dict[asyncio.Future[None], Mapping[str, int]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._committed: Mapping[str, int] = {}
@@ -49,11 +49,11 @@ class Waiting:
             least = {group: max(least.get(group, -1), in_header.get(group, -1)) for group in {**least, **in_header}}
         if not least or not self._behind(least, await self._in_thread(lambda: self._served.asOfTxid)):
             return least
-        visit = visit_of(request)
-        with self._places.taken(visit.holder):
-            visit.leave()  # requests that can be answered now must not wait for the others
+        context = context_of(request)
+        with self._places.taken(context.holder):
+            context.leave()  # requests that can be answered now must not wait for the others
             await while_connected(request, self._wait(least, timeout))
-        visit.enter()
+        context.enter()
         return least
 
     async def _wait(self, least: Mapping[str, int], timeout: float) -> None:

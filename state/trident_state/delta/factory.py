@@ -12,7 +12,7 @@ from trident.base.option_names import known_options_of
 from trident.base.redis_address import redacted
 from trident.files.delta_folder import UNSAFE, check_storage_options, folder_of
 from trident_state.delta.store import DeltaStore
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 from trident_state.expiry import read_ttl
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
@@ -171,7 +171,7 @@ class DeltaMapState:
         folder = folder_of(
             f"{self.url}/{identity.topology}/{identity.name}", dict(self.storageOptions), "DeltaMapState"
         )
-        keep = Keep(self.keepHours, self.keepTxids)
+        keep = Retention(self.keepHours, self.keepTxids)
         return DeltaStore(identity, shape, self.kind, folder, self.ttlSecs, self.cacheBytes, keep)
 
     def __repr__(self) -> str:

@@ -47,7 +47,7 @@ from trident_state.delta.shared_table import OpenBatch, OpenSnapshot, files_of
 from trident_state.delta.table import MovedError, StateTable
 from trident_state.delta.tagging import Tagger
 from trident_state.delta.tags import NO_TAGS
-from trident_state.delta.vacuum import Cleaner, Keep
+from trident_state.delta.vacuum import Cleaner, Retention
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange
@@ -82,7 +82,7 @@ class DeltaStore:
         folder: TableFolder,
         ttl: float | None,
         cache: int,
-        keep: Keep,
+        keep: Retention,
     ) -> None:
         check_key_types(shape.keys)
         self._where = f"state {identity.name!r}"

@@ -13,7 +13,7 @@ from trident_state.delta.table import MovedError, StateTable
 from trident_state.delta.tags import path_of_tags
 
 
-class Keep(NamedTuple):
+class Retention(NamedTuple):
     """The txids that a state keeps: those of the last `hours`, and at least the last `txids` of them."""
 
     hours: float
@@ -27,10 +27,10 @@ class Cleaner:
     the same number, so a conflicting version of the previous driver fails.
     """
 
-    def __init__(self, table: StateTable, past: PastFiles, keep: Keep, lease: Callable[[], Lease | None]) -> None:
+    def __init__(self, table: StateTable, past: PastFiles, keep: Retention, lease: Callable[[], Lease | None]) -> None:
         self._table, self._past, self._keep, self._lease = table, past, keep, lease
 
-    def clean(self, keep: Keep | None = None) -> None:
+    def clean(self, keep: Retention | None = None) -> None:
         """Delete the files that no kept txid needs."""
         keep = keep or self._keep
         version = self._table.look()
@@ -56,7 +56,7 @@ class Cleaner:
         reach("delta.kept")
         self._table.delete_named(gone)
 
-    def _first_kept(self, version: TableVersion, keep: Keep, before: int) -> int:
+    def _first_kept(self, version: TableVersion, keep: Retention, before: int) -> int:
         since = version.kept_since
         last = max(version.birth, version.marker - keep.txids + 1)
         return max(since, min(last, self._past.last_until(version.files, before, since)))

@@ -19,7 +19,7 @@ from trident_state.delta import compaction
 from trident_state.delta.compaction import LEAST, MOST, chosen_files
 from trident_state.delta.data_files import DataFile
 from trident_state.delta.table import MovedError
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 from trident_state.state_shape import Combine
 
 
@@ -308,9 +308,9 @@ def test_old_files_go_after_the_hours_that_they_are_kept(folder: Path) -> None:
     store = filled(setting_in(folder))
     merged(store)
     before = paths(folder)
-    store.upkeep.cleaner.clean(Keep(1, 2))
+    store.upkeep.cleaner.clean(Retention(1, 2))
     assert paths(folder) == before
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     assert paths(folder) == named(folder)
     assert both(store)[1]["w1",] == 101
 
@@ -335,7 +335,7 @@ def test_the_files_of_a_batch_under_way_stay_however_old_they_are(folder: Path) 
     setting = setting_in(folder)
     store: Any = quiet(setting)
     setting.apply(store, 1, {1: 1})
-    with at_point("delta.written", lambda: store.upkeep.cleaner.clean(Keep(0, 2))):
+    with at_point("delta.written", lambda: store.upkeep.cleaner.clean(Retention(0, 2))):
         setting.apply(store, 2, {1: 1})
     assert entries(setting.open(), 2) == {("w1",): 2}
 
@@ -346,7 +346,7 @@ def test_a_merge_that_slept_until_its_file_was_cleaned_up_changes_nothing(folder
 
     def clean_up() -> None:
         other.acquire(SECOND)
-        other.upkeep.cleaner.clean(Keep(0, 2))  # type: ignore[attr-defined]
+        other.upkeep.cleaner.clean(Retention(0, 2))  # type: ignore[attr-defined]
 
     expected = both(zombie)[1]
     with at_point("delta.merged", clean_up):

@@ -22,7 +22,7 @@ from trident.base.errors import (
 )
 from trident.testing.contracts.stores.fixtures import FIRST, SECOND, entries, marker
 from trident_state.delta.compaction import LEAST
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 
 
 def versions(folder: Path) -> int:
@@ -55,7 +55,7 @@ def test_a_takeover_that_the_former_driver_overtakes_begins_again(
             if work == "batch":
                 setting.apply(former, LEAST + 2, {1: 1})
             else:
-                former.upkeep.cleaner.clean(Keep(0, 2))
+                former.upkeep.cleaner.clean(Retention(0, 2))
         return version
 
     monkeypatch.setattr(other._table, "look", overtaken)  # type: ignore[attr-defined]

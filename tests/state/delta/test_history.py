@@ -14,7 +14,7 @@ from trident.base.errors import SnapshotMovedError, StateCorruptError
 from trident.testing.contracts.stores.fixtures import COUNT, FIRST, LAST, SECOND, Setting
 from trident.testing.contracts.stores.history import check_history
 from trident_state.delta import batch_rows
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 from trident_state.state_shape import Combine
 
 Models = dict[int, dict[Any, Any]]
@@ -42,7 +42,7 @@ def test_the_last_txids_are_kept_and_the_files_of_others_go(folder: Path, combin
     assert store.kept_since() == 0
     check_history(setting, store, models)
     before = paths(folder)
-    store.upkeep.cleaner.clean(Keep(0, 20))
+    store.upkeep.cleaner.clean(Retention(0, 20))
     assert store.kept_since() == 41
     check_history(setting, store, models)
     check_history(setting, setting.open(), models)
@@ -51,9 +51,9 @@ def test_the_last_txids_are_kept_and_the_files_of_others_go(folder: Path, combin
         store.at(40).read(setting.key_table([1]), 40)
     with pytest.raises(SnapshotMovedError, match="txid 61"):
         list(store.at(61).scan(61))
-    store.upkeep.cleaner.clean(Keep(0, 1_000))
+    store.upkeep.cleaner.clean(Retention(0, 1_000))
     assert store.kept_since() == 41, "files that have gone do not come back"
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     assert (store.kept_since(), paths(folder)) == (59, named(folder))
 
 
@@ -67,15 +67,15 @@ def test_txids_are_kept_for_hours_after_the_next_one(folder: Path, monkeypatch: 
         setting.apply(store, txid, {0: 1})
         models[txid] = {"w0": txid}
         merged(store)
-    store.upkeep.cleaner.clean(Keep(2, 2))
+    store.upkeep.cleaner.clean(Retention(2, 2))
     assert store.kept_since() == 48  # batch 49 came 6,600 s ago
     check_history(setting, store, models)
-    store.upkeep.cleaner.clean(Keep(1, 30))
+    store.upkeep.cleaner.clean(Retention(1, 30))
     assert store.kept_since() == 48
     now[0] += 86_400
-    store.upkeep.cleaner.clean(Keep(1, 4))
+    store.upkeep.cleaner.clean(Retention(1, 4))
     assert store.kept_since() == 57
-    store.upkeep.cleaner.clean(Keep(1, 2))
+    store.upkeep.cleaner.clean(Retention(1, 2))
     assert store.kept_since() == 59
 
 
@@ -96,7 +96,7 @@ def test_a_replaced_driver_takes_nothing_from_its_successor(folder: Path, earlie
     else:
         cleaner._first_kept = slow
     held = paths(folder)
-    cleaner.clean(Keep(0, 2))
+    cleaner.clean(Retention(0, 2))
     assert (other.kept_since(), paths(folder)) == (0, held)
     check_history(setting, other, models)
 
@@ -115,14 +115,14 @@ def test_a_cleaning_that_breaks_off_is_finished_by_the_next(folder: Path) -> Non
     crash_points.listen(die)
     try:
         with pytest.raises(Died):
-            store.upkeep.cleaner.clean(Keep(0, 5))
+            store.upkeep.cleaner.clean(Retention(0, 5))
     finally:
         crash_points.listen(None)
     again: Any = setting.open()
     assert (again.kept_since(), paths(folder)) == (36, held)
     check_history(setting, again, models)
     again.acquire(SECOND)
-    again.upkeep.cleaner.clean(Keep(0, 5))
+    again.upkeep.cleaner.clean(Retention(0, 5))
     assert (again.kept_since(), len(paths(folder)) < len(held)) == (36, True)
     check_history(setting, again, models)
 
@@ -138,7 +138,7 @@ def test_batches_and_merges_come_while_files_are_deleted(folder: Path) -> None:
         assert merged(store) is not None
 
     with at_point("delta.kept", more):
-        store.upkeep.cleaner.clean(Keep(0, 5))
+        store.upkeep.cleaner.clean(Retention(0, 5))
     assert store.kept_since() == 36
     check_history(setting, store, models)
 
@@ -157,7 +157,7 @@ def test_files_that_were_replaced_lately_stay_for_reads_under_way(
     assert merged(store) is not None
     now[0] += 60
     monkeypatch.setattr(store.upkeep._table, "old_files", lambda needed, before: [])
-    store.upkeep.cleaner.clean(Keep(1, 2))
+    store.upkeep.cleaner.clean(Retention(1, 2))
     assert store.kept_since() == 8
     needed = store._reads.past.needed(store._table.look().files, 8, int(1000 * (now[0] - 3600)))
     assert needed == before | named(folder)
@@ -173,7 +173,7 @@ def test_a_file_that_another_program_deleted_is_a_txid_that_is_not_kept(folder: 
     with pytest.raises(SnapshotMovedError, match="as of txid 3: one of its files was deleted"):
         again.at(3).read(setting.key_table([0]), 3)
     assert again.at(40).read(setting.key_table([0]), 40).values.to_pylist() == [820]
-    store.upkeep.cleaner.clean(Keep(0, 3))
+    store.upkeep.cleaner.clean(Retention(0, 3))
     assert store.kept_since() == 38
 
 
@@ -229,7 +229,7 @@ def test_a_state_that_does_not_exist_keeps_nothing(folder: Path) -> None:
     assert store.kept_since() == 0
     with pytest.raises(SnapshotMovedError, match="no longer kept"):
         store.at(0).read(pa.table({"word": ["a"]}), 0)
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
 
 
 def expiring(folder: Path) -> tuple[Setting, Any, Any]:

@@ -9,7 +9,7 @@ from tests.support.objects import s3_server as s3_server
 from trident.base.errors import FencedError, StateError
 from trident.testing.contracts.stores.fixtures import COUNT, LAST, SECOND, Setting, entries, marker
 from trident_state.delta.compaction import LEAST
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 from trident_state.state_shape import Combine
 
 
@@ -27,7 +27,7 @@ def test_batches_merges_a_restart_and_a_drop(objects: Objects, combine: Combine)
     expected = entries(store, LEAST + 1)
     store.upkeep.run()  # type: ignore[attr-defined]
     store.upkeep._table.checkpoint()  # type: ignore[attr-defined]
-    store.upkeep.cleaner.clean(Keep(0, 2))  # type: ignore[attr-defined]
+    store.upkeep.cleaner.clean(Retention(0, 2))  # type: ignore[attr-defined]
     assert entries(store, LEAST + 1) == expected
     again = setting.open()
     again.acquire(SECOND)

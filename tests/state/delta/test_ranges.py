@@ -13,7 +13,7 @@ from trident.testing.contracts.stores.fixtures import COUNT, LAST, Setting, entr
 from trident_state.delta import range_reads
 from trident_state.delta.data_files import DataFiles
 from trident_state.delta.reading import TableReads
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 from trident_state.key_order import KeyRange
 from trident_state.state_shape import Combine
 
@@ -60,7 +60,7 @@ def test_ranges_of_each_kept_txid_are_those_of_a_scan(
             check(store, txid - 1)
     for txid in (0, 1, 7, 8, 20, 38, 39):
         check(store.at(txid), txid)
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     check(store, 39)
 
 

@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from tests.state.delta.states import setting_in, table_of
 from trident.base.errors import FencedError, SnapshotMovedError, StateError, StateUnavailableError, StateValueError
 from trident.testing.contracts.stores.fixtures import COUNT, FIRST, JOIN, LAST, SECOND, Setting, entries, marker
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 from trident_state.state_shape import Combine
 from trident_state.store_messages import Put, Update
 
@@ -119,7 +119,7 @@ def test_a_snapshot_reads_the_same_while_batches_and_merges_come(folder: Path) -
     assert snapshot.read(setting.key_table([1, 5, 99])).to_pylist() == [1, 5, None]
     assert sum(page.num_rows for page in snapshot.scan()) == 20
     assert (snapshot.groups, snapshot.count_due(0)) == (1, None)
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     fresh = cloudpickle.loads(cloudpickle.dumps(snapshot))
     with pytest.raises(SnapshotMovedError, match="replaced"):
         fresh.read(setting.key_table([1]))
@@ -140,7 +140,7 @@ def test_a_put_whose_file_was_cleaned_up_is_put_again(folder: Path) -> None:
     store: Any = setting.started()
     batch = store.open_batch(FIRST, without_keys(setting, 1))
     puts = [put(setting, batch, {1: 5})]
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     (file,) = table_of(folder).glob("*.parquet")
     file.unlink()  # by somebody else: the state cleans up no file of a batch that is not committed
     with pytest.raises(StateUnavailableError, match="put again"):

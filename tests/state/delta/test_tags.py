@@ -11,7 +11,7 @@ from tests.state.delta.test_history import expiring, filled
 from trident.base import crash_points
 from trident.base.errors import SnapshotMovedError, StateBehindError, TagExistsError
 from trident.testing.contracts.stores.fixtures import COUNT, LAST, SECOND, Setting
-from trident_state.delta.vacuum import Keep
+from trident_state.delta.vacuum import Retention
 from trident_state.state_shape import Combine
 from trident_state.tags import StateTag
 
@@ -50,8 +50,8 @@ def test_a_tagged_txid_stays_and_its_neighbours_go(folder: Path, combine: Combin
         while merged(store) is not None:
             pass
         if txid % 12 == 0:
-            store.upkeep.cleaner.clean(Keep(0, 2))
-    store.upkeep.cleaner.clean(Keep(0, 2))
+            store.upkeep.cleaner.clean(Retention(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     assert store.kept_since() == 47
     for opened in (store, setting.open()):
         for txid in (0, 13, 19):
@@ -72,7 +72,7 @@ def test_a_tagged_txid_stays_and_its_neighbours_go(folder: Path, combine: Combin
     assert paths(folder) == named(folder) | tagged
     for each in store.tags():
         store.untag(each.name)
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     assert (store.tags(), paths(folder)) == ((), named(folder))
     assert len(tag_files(folder)) == 1, "the files of earlier tags go too"
     with pytest.raises(SnapshotMovedError, match="as of txid 13, which is no longer kept"):
@@ -99,13 +99,13 @@ def test_a_txid_that_is_not_kept_has_no_tag_unless_it_has_one(folder: Path) -> N
     setting = setting_in(folder)
     store, models = filled(setting, 30)
     store.tag(tag("x", 12))
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     for txid in (11, 13, 31):
         with pytest.raises(SnapshotMovedError, match=f"cannot be tagged as of txid {txid}, which is no longer kept"):
             store.tag(tag("y", txid))
     store.tag(tag("y", 12))
     store.untag("x")
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     assert scanned(store, 12) == models[12]
 
 
@@ -132,14 +132,14 @@ def test_a_tag_that_comes_while_files_are_deleted(folder: Path, monkeypatch: pyt
             return chosen
 
         monkeypatch.setattr(cleaner._table, "old_files", slow)
-        cleaner.clean(Keep(0, 5))
+        cleaner.clean(Retention(0, 5))
         assert not refused
         monkeypatch.undo()
-        cleaner.clean(Keep(0, 5))
+        cleaner.clean(Retention(0, 5))
         assert scanned(store, 12) == models[12]
     else:
         with at_point(point, tagged):
-            cleaner.clean(Keep(0, 5))
+            cleaner.clean(Retention(0, 5))
         assert len(refused) == 1
         assert store.tags() == ()
     assert store.kept_since() == 36
@@ -154,7 +154,7 @@ def test_two_programs_tag_at_the_same_time(folder: Path) -> None:
     assert [(each.name, each.txid) for each in setting.open().tags()] == [("y", 5), ("x", 4)]  # type: ignore[attr-defined]
     with at_point("delta.tags.written", lambda: other.tag(tag("z", 6))), pytest.raises(TagExistsError):
         store.tag(tag("z", 7))
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     assert len(tag_files(folder)) == 1
 
 
@@ -185,13 +185,13 @@ def test_a_program_that_dies_while_it_tags_or_drops(folder: Path, point: str) ->
     assert [each.name for each in again.tags()] == (["x"] if done else [])
     again.tag(tag("x", 12))
     again.acquire(SECOND)
-    again.upkeep.cleaner.clean(Keep(0, 2))
+    again.upkeep.cleaner.clean(Retention(0, 2))
     assert scanned(again, 12) == models[12]
     dying(lambda: again.untag("x"))
     last: Any = setting.open()
     assert [each.name for each in last.tags()] == ([] if done else ["x"])
     last.untag("x")
-    again.upkeep.cleaner.clean(Keep(0, 2))
+    again.upkeep.cleaner.clean(Retention(0, 2))
     assert (last.tags(), paths(folder), len(tag_files(folder))) == ((), named(folder), 1)
 
 
@@ -207,7 +207,7 @@ def test_tags_come_beside_batches_merges_and_a_takeover(folder: Path) -> None:
         other.tag(tag("c", 29))
     with at_point("delta.tags.written", lambda: other.acquire(SECOND)):
         store.tag(tag("d", 40))
-    other.upkeep.cleaner.clean(Keep(0, 2))
+    other.upkeep.cleaner.clean(Retention(0, 2))
     assert [each.name for each in other.tags()] == ["a", "b", "c", "d"]
     for each in other.tags():
         assert scanned(other, each.txid) == models[each.txid]
@@ -234,7 +234,7 @@ def test_a_tag_keeps_the_values_that_expired_later(folder: Path) -> None:
     for txid in range(10, 40):
         apply(txid, 1050.0 + txid, txid % 3 + 20)
         merged(store)
-    store.upkeep.cleaner.clean(Keep(0, 2))
+    store.upkeep.cleaner.clean(Retention(0, 2))
     values = store.at(9).read(setting.key_table(range(1, 10)), 9).values.to_pylist()
     assert values == [None, None, 3, 4, 5, 6, 7, 8, 9]
 
@@ -250,7 +250,7 @@ def test_a_reader_whose_tags_are_replaced_reads_again(folder: Path, monkeypatch:
         if not first:
             first.append(path)
             store.untag("x")
-            store.upkeep.cleaner.clean(Keep(0, 2))
+            store.upkeep.cleaner.clean(Retention(0, 2))
         return read(place, path)  # type: ignore[no-any-return]
 
     monkeypatch.setattr(type(reader._folder), "read", late)
