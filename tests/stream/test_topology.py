@@ -180,7 +180,7 @@ def test_keys_that_do_not_pair_up_are_refused(topology: TridentTopology) -> None
         "a join of 2 streams needs the key fields of each, [keys1, keys2], not ['id']"
         in fails(lambda: join([a, b], ["id"]))[1]
     )
-    assert "the streams have 1 and 2 keys: ('id',) and ('id', 'x')" in fails(lambda: join([a, b], ["id", "id, x"]))[1]
+    assert "the streams have 1 and 2 keys, ('id',) and ('id', 'x')" in fails(lambda: join([a, b], ["id", "id, x"]))[1]
     kind, message = fails(lambda: join([a, b], ["id", "x"]))
     assert kind is TypeDeclarationError
     assert (

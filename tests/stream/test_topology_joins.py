@@ -194,7 +194,7 @@ WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
     (
         lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("k1, v1")], None, Grouped(), "n long"),
         TopologyError,
-        "the streams have 1 and 2 keys: ('k0',) and ('k1', 'v1')",
+        "the streams have 1 and 2 keys, ('k0',) and ('k1', 'v1')",
     ),
     (
         lambda t, a, b: t.multiReduce([a, b], None, Grouped(), "n long"),  # type: ignore[arg-type]

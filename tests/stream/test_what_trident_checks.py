@@ -140,7 +140,7 @@ LETS_PASS: dict[str, tuple[Call, str]] = {
     ),
     "join by other numbers of keys": (
         lambda g, s: s.join(g.other, "line, total", otherKeys="line"),
-        "the streams have 2 and 1 keys: ('line', 'total') and ('line',)",
+        "the streams have 2 and 1 keys, ('line', 'total') and ('line',)",
     ),
     "join with keys for one of two": (
         lambda g, s: g.topology.join([s, g.other], ["line"]),
