@@ -139,3 +139,31 @@ def test_a_stream_gets_its_former_name_back(tmp_path: Path) -> None:
     assert contents(program("renamed", LATER, formerly="words"), "first", tmp_path) == WHOLE
     with pytest.raises(CodeChangedError, match="formerly='renamed'"):
         contents(program("words", LATER), "first", tmp_path)
+
+
+def test_letters_that_were_replayed_since_the_savepoint_can_be_replayed_again(tmp_path: Path) -> None:
+    """The stream of the replays had no position yet: it begins with the letters of the restored state."""
+
+    def program(batches: list[Any], *, fails: bool) -> TridentTopology:
+        def mended(word: str) -> str:
+            if fails and word == "dog":
+                raise ValueError("no dogs")
+            return word
+
+        topology = TridentTopology()
+        stream = topology.newStream("words", FixedBatchSpout("word string", batches)).replayable()
+        named = stream.each("word", mended, "name string", onError="deadLetter")
+        named.groupBy("name").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        topology.deadLetterState(MemoryMapState.opaque())
+        return topology
+
+    def replayed(batches: list[Any]) -> Any:
+        with start_local(program(batches, fails=False), name="first", checkpointLocation=tmp_path) as running:
+            running.processAllAvailable(timeout=30)
+            running.replayDeadLetters("words")
+            return read(running)
+
+    save(program(BATCHES, fails=True), tmp_path)
+    assert replayed(BATCHES) == SAVED
+    restoreTopology("first", "before", tmp_path)
+    assert replayed(LATER) == WHOLE

@@ -113,10 +113,10 @@ def test_a_state_of_another_log_is_refused_with_the_call_that_gives_both_up(
     with started(redis_server):
         pass
     topology = counting(FeederBatchSpout("word string"), RedisMapState.opaque(redis_server.url))
-    with pytest.raises(LogMismatchError, match="than the one in .*wc"):
+    with pytest.raises(LogMismatchError, match="not to the one in .*wc"):
         start_local(topology, name="wc", checkpointLocation=tmp_path)
     log = RedisLog(redis_server.url, prefix="other")
-    with pytest.raises(LogMismatchError, match=r"than the one at RedisLog\(.*reset\('wc', log=RedisLog\('redis://"):
+    with pytest.raises(LogMismatchError, match=r"not to the one at RedisLog\(.*reset\('wc', log=RedisLog\('redis://"):
         start_local(topology, name="wc", log=log)
 
 

@@ -255,7 +255,9 @@ def test_a_program_that_cannot_commit_what_is_under_way_leaves_the_former_driver
     words = changed.newStream("n", TickingSpout()).filter("key", lambda key: key > 1).groupBy("key")
     words.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
     words.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="again", backfill=True)
-    with pytest.raises(CodeChangedError, match=r"a driver of this topology runs, .* Stop it first"):
+    with pytest.raises(
+        CodeChangedError, match=r"a driver of this topology is running or was killed, .* Stop that driver first"
+    ):
         start_local(changed, name="t", checkpointLocation=tmp_path)
     reached = before.asOfTxid["n"]
     wait_until(lambda: before.asOfTxid["n"] > reached + 3)

@@ -7,6 +7,7 @@ from trident.base.errors import SavepointError, TopologyError
 from trident.base.names import did_you_mean
 from trident.log.protocol import StreamRecord
 from trident.recovery.savepoint import Savepoint
+from trident.spouts.dead_letters import ReplaySpout
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class RestoredStreams:
             )
         self._check_name(name, known)
         moved = name in known and known[name].position != saved.record.position
-        if saved.record.position is None and moved:
+        replays = saved.record.source == ReplaySpout.__qualname__  # it begins with the letters of the restored state
+        if saved.record.position is None and moved and not replays:
             raise SavepointError(
                 f"stream {name!r} had no position yet when savepoint {self.saved.name!r} was taken, so it would begin "
                 f"as a new stream does, perhaps at the end of its source. If that is right, write anew=[{name!r}]; to "
