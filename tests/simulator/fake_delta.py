@@ -151,7 +151,7 @@ class FakeTable:
 
     def _loaded(self, version: int | None) -> Snapshot:
         versions = self._versions()
-        if not versions:
+        if not versions or (version is not None and version < min(versions)):  # cleaned up
             raise exceptions.TableNotFoundError("Generic delta kernel error: No files in log segment")
         if version is not None and version not in versions:
             raise exceptions.DeltaError(f"Kernel error: there is no version {version}")

@@ -320,7 +320,7 @@ class Path:
         (lambda s: s.merge(s.toStream()), "some streams are streams of changes and others are not"),
         (lambda s: s.toStream().asChanges("v"), "already has a field '_change_type'"),
         (lambda s: s.toStream().asChanges("v", {}), "expected a mapping such as"),
-        (lambda s: s.toStream().asChanges("v", {1: "inserted"}), "is not one of insert, update_preimage"),
+        (lambda s: s.toStream().asChanges("v", {1: "inserted"}), "expected one of insert, update_preimage"),
     ],
 )
 def test_what_has_no_meaning_for_changes_is_refused(write: Callable[[ChangeStream], Any], problem: str) -> None:

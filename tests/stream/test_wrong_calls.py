@@ -391,12 +391,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", "n", two, "w long"),
         TopologyError,
-        "inputFields given 2 times, 'line' and 'n'; give the fields in one",
+        "inputFields: given 2 times, 'line' and 'n'; give the fields in one",
     ),
     (
         lambda s: s.each("line", split, inputFields="n"),
         TopologyError,
-        "inputFields given 2 times, 'line' and 'n'; write",
+        "inputFields: given 2 times, 'line' and 'n'; write",
     ),
     (
         lambda s: s.each("line", 5, "w string"),
