@@ -96,6 +96,8 @@ class StateTable:
 
     def _is_last(self, version: int, stamp: object) -> bool:
         """Return whether a version still exists and is the last one."""
+        if stamp is None:  # the version had been cleaned up when its commit was looked for
+            return False
         return self.folder.stamp(_commit(version + 1)) is None and self.folder.stamp(_commit(version)) == stamp
 
     def _load(self) -> TableVersion | None:

@@ -313,3 +313,21 @@ def test_a_read_of_a_state_whose_table_is_gone_says_so(folder: Path) -> None:
     shutil.rmtree(table_of(folder))
     with pytest.raises(StateRecoveringError, match=r"is missing in its store or was emptied: a read as of txid 1"):
         setting.read(store, [1], 1)
+
+
+def test_a_driver_that_slept_until_its_commit_was_cleaned_up_looks_again(folder: Path) -> None:
+    """It created the table, and finds neither its own commit nor the next one: both are behind a checkpoint."""
+    setting = setting_in(folder)
+    sleeper, other = setting.started(), setting.open()
+    other.acquire(SECOND)
+    for txid in (1, 2, 3):
+        setting.apply(other, txid, {1: 1}, lease=SECOND)
+    table = sleeper._table  # type: ignore[attr-defined]
+    other.upkeep._table.checkpoint()  # type: ignore[attr-defined]
+    last = DeltaTable(str(table_of(folder))).version()
+    for path in (table_of(folder) / "_delta_log").glob("*.json"):
+        if int(path.stem) < last:
+            path.unlink()
+    table._stamp = None  # the driver slept before it looked for its own commit
+    version = table.look()
+    assert version is not None and version.version == last
