@@ -1213,7 +1213,7 @@ GUARDS = [
         "spouts/trident_spouts/jdbc/planner.py",
         "        if self._served != (place.timeline, place.life):",
         "        if self._served is None:",
-        "tests/spouts/jdbc/test_history.py -k 'older_copy_gives_again and bigint'",
+        "tests/spouts/jdbc/test_older_copies.py -k 'older_copy_gives_again and bigint'",
     ),
     Guard(
         "kafka output, a name that no topic has",

@@ -55,7 +55,7 @@ class Saves:
         """The data of the first topology on the server."""
         self.forked = False
         self.restores = Random(f"restore {seed}").random() < RESTORED
-        """Whether the topology itself is restored to the savepoint. Otherwise a fork of it is made."""
+        """True if the topology itself is restored to the savepoint, False if a fork of it is made."""
         self._is_made = False
         self._again()
 
@@ -159,7 +159,7 @@ class Saves:
 
     @property
     def waits(self) -> bool:
-        """Whether a start must wait: the fork does not exist yet, or the topology is not restored yet.
+        """True if a start must wait: the fork does not exist yet, or the topology is not restored yet.
 
         A start before the fork would make a new topology; one before the restore would continue the former life.
         """

@@ -6,33 +6,10 @@ from typing import Any
 import pytest
 
 from tests.spouts.jdbc.reads import drained, planned
+from tests.spouts.jdbc.tables import GIVEN, SERIAL, added, filled, opened
 from tests.support.postgres import PostgresServer
 from trident.errors import DataLossError, TopologyError
 from trident.spouts import JdbcSpout
-
-SERIAL = "bigserial primary key"
-GIVEN = "bigint primary key"
-
-
-def filled(postgres: PostgresServer, table: str, kind: str = SERIAL, rows: int = 5) -> None:
-    postgres.run(f"create table {table} (id {kind}, word text, done boolean)")
-    added(postgres, table, 1, rows)
-
-
-def added(postgres: PostgresServer, table: str, first: int, last: int, word: str = "word") -> None:
-    given = "id, " if f"{table}_id_seq" not in sequences(postgres) else ""
-    for n in range(first, last + 1):
-        postgres.run(f"insert into {table} ({given}word) values ({f'{n}, ' if given else ''}'{word} {n}')")
-
-
-def sequences(postgres: PostgresServer) -> list[str]:
-    with postgres.connect() as connection:
-        return [name for (name,) in connection.execute("select relname from pg_class where relkind = 'S'").fetchall()]
-
-
-def opened(postgres: PostgresServer, table: str, **options: Any) -> Any:
-    return JdbcSpout(postgres.url, table, "word string", **{"orderBy": "id", **options}).open()
-
 
 CLEANED = {
     "vacuum full": ["vacuum full {}"],
@@ -469,55 +446,4 @@ def test_a_clock_that_was_set_back_is_told(postgres: PostgresServer, table: str)
     position["proof"][0][7] = 1e11
     with pytest.raises(DataLossError, match="the clock of the server now shows an earlier time"):
         planned(executor, position)
-    executor.close()
-
-
-def insert(table: str, kind: str, number: int) -> str:
-    """Return the statement that inserts the row with a number, which a serial column gives itself."""
-    names, values = ("id, word", f"{number}, 'word'") if kind == GIVEN else ("word", "'word'")
-    return f"insert into {table} ({names}) values ({values})"
-
-
-@pytest.mark.parametrize("kind", [SERIAL, GIVEN])
-def test_values_that_an_older_copy_gives_again_are_not_final_yet(mortal: PostgresServer, table: str, kind: str) -> None:
-    """A run saw 7 before the server went back to 5: its next 7 is another row, and 6 may still be committed."""
-    filled(mortal, table, kind)
-    mortal.copy_at_rest()
-    executor = opened(mortal, table)
-    read, position = drained(executor)
-    assert len(read) == 5
-    open_transaction = mortal.connect()
-    open_transaction.execute("begin")
-    open_transaction.execute(insert(table, kind, 6).encode())
-    mortal.run(insert(table, kind, 7))
-    assert planned(executor, position) is None
-    mortal.restore()
-    open_transaction.close()
-    with mortal.transaction(insert(table, kind, 6)) as late:
-        mortal.run(insert(table, kind, 7))
-        assert planned(executor, position) is None, "7 is there, and 6 may come"
-        late.execute("commit")
-    assert len(drained(executor, position)[0]) == 2
-    executor.close()
-
-
-@pytest.mark.parametrize("kind", [SERIAL, GIVEN])
-def test_a_stream_from_the_latest_row_begins_at_the_end_of_an_older_copy(
-    mortal: PostgresServer, table: str, kind: str
-) -> None:
-    """Its first plan waited at 7; a server that went back to 5 gives 6 and 7 to rows that come later."""
-    filled(mortal, table, kind)
-    mortal.copy_at_rest()
-    executor = opened(mortal, table, startingFrom="latest")
-    open_transaction = mortal.connect()
-    open_transaction.execute("begin")
-    open_transaction.execute(insert(table, kind, 6).encode())
-    mortal.run(insert(table, kind, 7))
-    assert planned(executor) is None, "6 may still come"
-    mortal.restore()
-    open_transaction.close()
-    position = planned(executor)
-    for number in (6, 7):
-        mortal.run(insert(table, kind, number))
-    assert len(drained(executor, position)[0]) == 2
     executor.close()
