@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trident.base.interruptible_waits import Flag, Waits
-from trident.batches.idle_moments import Rests
+from trident.batches.idle_moments import IdleMoments
 
 
 class Interrupt(BaseException):
@@ -50,7 +50,7 @@ def flag() -> Any:
 
 
 def rests() -> Any:
-    waited = Rests(over=lambda: False)
+    waited = IdleMoments(over=lambda: False)
 
     def end() -> bool:
         waited.plan_begins()

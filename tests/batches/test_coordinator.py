@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, FencedError, StateUnavailableError
 from trident.batches import coordinator_events as on
-from trident.batches.coordinator import Coordinator, Rules, Status
+from trident.batches.coordinator import Coordinator, Status
+from trident.batches.coordinator_settings import CoordinatorSettings
 from trident.batches.retries import Retries
 from trident.log.group_records import AttemptRecord, History
 
@@ -22,7 +23,7 @@ def attempt(txid: int, number: int = 0) -> TransactionAttempt:
 
 
 def made(pending: int = 2, history: History | None = None, **rules: Any) -> Coordinator:
-    return Coordinator(Rules(pending=pending, **rules), EPOCH, history or History())
+    return Coordinator(CoordinatorSettings(pending=pending, **rules), EPOCH, history or History())
 
 
 def planned(txid: int, number: int = 0, end: int | None = None) -> on.Planned:

@@ -8,7 +8,8 @@ from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError, TopologyError, UserFunctionError
 from trident.batches import coordinator_events as on
-from trident.batches.coordinator import Coordinator, Rules
+from trident.batches.coordinator import Coordinator
+from trident.batches.coordinator_settings import CoordinatorSettings
 from trident.log.group_records import History
 from trident.spouts import FixedBatchSpout, WaitStrategy
 from trident.state import MemoryMapState
@@ -32,7 +33,7 @@ def attempt(txid: int) -> TransactionAttempt:
 
 
 def started(strategy: WaitStrategy | None, pending: int = 2) -> Coordinator:
-    coordinator = Coordinator(Rules(pending, wait=strategy), 1, History())
+    coordinator = Coordinator(CoordinatorSettings(pending, wait=strategy), 1, History())
     coordinator.start()
     return coordinator
 

@@ -15,7 +15,7 @@ from tests.compiler.stage_runner import STATE, emission, rows, stream
 from trident import Count, Max, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.spark import plan_functions
-from trident.compiler.spark.cached_plans import KeptPlans
+from trident.compiler.spark.cached_plans import CachedPlans
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import OWN_SPARK, Profile
@@ -77,7 +77,7 @@ def test_a_batch_sends_only_what_is_new(
     split_by: Any, kept: bool, most: int,
 ) -> None:  # fmt: skip
     if not kept:
-        monkeypatch.setattr(KeptPlans, "use", lambda *_: None)
+        monkeypatch.setattr(CachedPlans, "use", lambda *_: None)
     run = batches(spark, tmp_path, split_by)
     for txid in (1, 2):
         run(txid)

@@ -11,7 +11,8 @@ from trident import Count, DeadLetter, FailedException, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError
 from trident.batches import coordinator_events as on
-from trident.batches.coordinator import Coordinator, Rules, Status
+from trident.batches.coordinator import Coordinator, Status
+from trident.batches.coordinator_settings import CoordinatorSettings
 from trident.log.group_records import AttemptRecord, History
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
@@ -27,7 +28,7 @@ class Master:
     """
 
     def __init__(self, pending: int = 3, history: History | None = None) -> None:
-        self.coordinator = Coordinator(Rules(pending=pending), EPOCH, history or History())
+        self.coordinator = Coordinator(CoordinatorSettings(pending=pending), EPOCH, history or History())
         self.living: dict[int, TransactionAttempt] = {}
 
     def start(self) -> list[str]:

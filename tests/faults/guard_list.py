@@ -4297,8 +4297,8 @@ GUARDS = [
         "savepoint, files of another",
         "a savepoint names files that a later driver deleted",
         "trident/run/savepoints.py",
-        "        copying = StateCopies(",
-        "        remove_remains(place, name)\n        copying = StateCopies(",
+        "        copying = SavepointStates(",
+        "        remove_remains(place, name)\n        copying = SavepointStates(",
         "tests/run/test_savepoints.py -k keeps_its_files",
     ),
     Guard(

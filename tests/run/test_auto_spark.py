@@ -13,7 +13,7 @@ from tests.run.test_engine_change_spark import BIG, DIES, ROWS, Taken, big, ever
 from tests.support.server import RedisServer
 from trident import Count, Sum, TridentTopology, expr, publishedFiles, readParquet
 from trident.compiler.auto.choice import EngineChoice, Side, Size
-from trident.compiler.auto.deferred_spark import SparkLater
+from trident.compiler.auto.deferred_spark import DeferredSpark
 from trident.compiler.auto.engine import AutoEngine
 from trident.compiler.spark.engine import SparkEngine
 from trident.frozen.files import FROZEN
@@ -45,7 +45,7 @@ def ends(topology: TridentTopology, spark: SparkSession, choice: EngineChoice, i
     options = start_options(topology, options)
 
     def engine(settings: Any) -> AutoEngine:
-        return AutoEngine(SparkLater(lambda: SparkEngine(spark, settings.files, inline)), choice, True)
+        return AutoEngine(DeferredSpark(lambda: SparkEngine(spark, settings.files, inline)), choice, True)
 
     try:
         with start_on(engine, topology, name="t", availableNow=True, **options) as running:

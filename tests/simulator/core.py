@@ -43,7 +43,7 @@ from trident.run import start
 from trident.run.backfill import Starts, backfilled
 from trident.run.fence_watch import Watch
 from trident.run.read_source import RunReadSource
-from trident.run.run_control import Switches
+from trident.run.run_control import RunControl
 from trident.run.savepoints import Saving
 from trident.user_calls.watched_calls import WatchedCalls
 
@@ -93,7 +93,7 @@ class Started:
 
     def saving(self, over: Callable[[], Condition | None]) -> Saving:
         """The object that takes savepoints of this run, as `RunningTopology` has it."""
-        switches = Switches(self.context.settings.name, self.runs, True, {}, {}, over)
+        switches = RunControl(self.context.settings.name, self.runs, True, {}, {}, over)
         return Saving(self.context, self.runs, switches)
 
     def resting(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, SparkFailedError, SparkSetupError, UserFunctionError
 from trident.compiler.auto.choice import EngineChoice, Side, Size
-from trident.compiler.auto.deferred_spark import SparkLater
+from trident.compiler.auto.deferred_spark import DeferredSpark
 from trident.compiler.auto.engine import AutoSlot
 from trident.compiler.engine import Slot
 from trident.compiler.program import Group, Stage
@@ -76,7 +76,7 @@ class _DrawnTimes(EngineChoice):
         return super().is_longer(group, stage, side, size, self._dice.choice(_TOOK))
 
 
-class _Later(SparkLater):
+class _Later(DeferredSpark):
     """Spark, which comes up in the world's time."""
 
     def __init__(self, engines: Engines, spark: "_Side") -> None:

@@ -567,8 +567,8 @@ OVER_TIME = [
         "timers by batch time",
         "a timer fires by the time of the try that computes it",
         "trident/commits/committer.py",
-        "before = BatchBefore(self.stores, self._frozen,",
-        "before = BatchBefore(self.stores, type('Now', (), {'time': lambda _, txid: self.clock.time()})(),",
+        "before = PreviousStates(self.stores, self._frozen,",
+        "before = PreviousStates(self.stores, type('Now', (), {'time': lambda _, txid: self.clock.time()})(),",
         flow="reminders",
     ),
     Fault(

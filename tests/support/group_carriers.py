@@ -11,8 +11,8 @@ from trident.commits.carriers import Carriers
 from trident.commits.driver_carrier import DriverCarrier
 from trident.commits.executor_carrier import ExecutorCarrier
 from trident.commits.latest_search import LatestSearch
-from trident.commits.previous_states import BatchBefore
-from trident.commits.reachable_stores import Reach
+from trident.commits.previous_states import PreviousStates
+from trident.commits.reachable_stores import ReachableStores
 from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.program import Group
 from trident.files.store import FileStore
@@ -33,9 +33,9 @@ def group_carriers(
     unused: Any = None
     code: Any = DriverAnswers()
     plan, frozen = CarrierPlan(group), FrozenBatches(unused, group.name, files)
-    before = BatchBefore(stores, frozen, frozenset())
+    before = PreviousStates(stores, frozen, frozenset())
     every, latest = {**(statics or {}), **stores}, LatestSearch(puts, code)
     driver = DriverCarrier(stores, lease, frozen, before, code, unused, latest)
-    reach = Reach(puts, every)
+    reach = ReachableStores(puts, every)
     executors = ExecutorCarrier(plan, every, lease, frozen, before, code, puts, reach, latest, None)
     return Carriers(plan, driver, executors)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from trident.access.locations import StateLocation, read_location
-from trident.access.stored_states import HeldStates, open_to_drop
+from trident.access.stored_states import StoredStates, open_to_drop
 from trident.base.attempt import Lease
 from trident.base.errors import (
     StateBehindError,
@@ -151,7 +151,7 @@ def _with_place(location: StateLocation, topology: str, state: str) -> StateLoca
 def _read(location: StateLocation, topology: str, state: str) -> _Known:
     """Read the log. Raises StateError for a watermark, LogMismatchError if another log owns the state's files."""
     with contextlib.closing(location.open_log_to_read(topology)) as reading:
-        held_states = HeldStates(location, topology, reading)
+        held_states = StoredStates(location, topology, reading)
         _check_no_watermark(held_states, state)
         watermarks = held_states.watermarks_of(state)
         in_memory = any(reading.manifest(name) for name in (state, *watermarks))
@@ -211,7 +211,7 @@ def _check_newest_log(location: StateLocation, topology: str, state: str, report
             check_no_other_copy(state, report, reading, f"of topology {topology!r}", "use force")
 
 
-def _check_no_watermark(held: HeldStates, state: str) -> None:
+def _check_no_watermark(held: StoredStates, state: str) -> None:
     """Raise StateError for the watermark of an existing state. Without it, the state would reopen closed windows."""
     owner = held.owner_of(state)
     if owner is not None:
@@ -318,7 +318,7 @@ def _drop_unstarted(log: TransactionLog, origin: Origin, states: Sequence[str], 
 
 
 def _drop_without_log(location: StateLocation, topology: str, state: str, force: bool) -> None:
-    held = HeldStates(location, topology, None)
+    held = StoredStates(location, topology, None)
     _check_no_watermark(held, state)
     names = [*held.watermarks_of(state), state]
     with contextlib.ExitStack() as opened:

@@ -18,7 +18,7 @@ from trident_state.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class HeldStates:
+class StoredStates:
     """The states of a topology in its log or in the store of the location. `log` is None if the caller gave none."""
 
     location: StateLocation

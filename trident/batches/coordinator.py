@@ -23,7 +23,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, TridentError
 from trident.batches import coordinator_events as on
 from trident.batches.coordinator_events import Action, Event
-from trident.batches.coordinator_settings import Rules as Rules
+from trident.batches.coordinator_settings import CoordinatorSettings
 from trident.batches.retries import Failures, deadly, longer
 from trident.commits.commit_errors import TRANSIENT
 from trident.log.group_records import BatchPlan, History, Positions, positions_after
@@ -65,7 +65,7 @@ class Coordinator:
     Call `start` once, then `handle` for each event, and carry out the actions that they return.
     """
 
-    def __init__(self, rules: Rules, epoch: int, history: History) -> None:
+    def __init__(self, rules: CoordinatorSettings, epoch: int, history: History) -> None:
         self._rules = rules
         self._epoch = epoch
         self.committed = history.committed

@@ -7,7 +7,7 @@ from trident_spouts.wait_strategy import WaitStrategy
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CoordinatorSettings:
     """The settings of a group's coordinator. Times are in seconds.
 
     pending: batches in flight at most (Trident's max.spout.pending).

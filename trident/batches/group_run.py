@@ -37,8 +37,9 @@ from trident.base.interruptible_waits import Flag
 from trident.batches import coordinator_events as on
 from trident.batches.attempt_runs import AttemptRuns
 from trident.batches.commit_turns import CommitTurns
-from trident.batches.coordinator import Coordinator, Rules
-from trident.batches.idle_moments import Rests
+from trident.batches.coordinator import Coordinator
+from trident.batches.coordinator_settings import CoordinatorSettings
+from trident.batches.idle_moments import IdleMoments
 from trident.batches.log_retention import Trimming
 from trident.batches.retries import retries_of
 from trident.batches.run_context import GroupContext
@@ -76,7 +77,7 @@ class GroupRun:
         self._clock = context.clock
         self.logger = context.logger(__name__)
         self._calls = sources.calls
-        rules = Rules(
+        rules = CoordinatorSettings(
             pending=settings.maxSpoutPending,
             retries=retries_of(settings),
             plans_ahead=sources.plans_ahead,
@@ -99,7 +100,7 @@ class GroupRun:
         """True if a write to a store had not returned when the run ended."""
         self._queue: queue.SimpleQueue[on.Event | Callable[[], object]] = queue.SimpleQueue()
         self._timers = sched.scheduler(self._clock.monotonic)
-        self._rests = Rests(self._no_rest_comes)
+        self._rests = IdleMoments(self._no_rest_comes)
         self._inactive = not settings.active
         """True if a user deactivated the group. A pause by the run itself (`pause`) does not count."""
         self._sleeps = 0

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from trident.base.interruptible_waits import Waits
 
 
-class Rests:
+class IdleMoments:
     """Lets threads wait until a group rests: its sources are empty, and everything is committed.
 
     Any thread may wait; one thread plans. `over` returns whether the group has ended; then every wait ends. It may
     raise, and the wait then raises that.
 
-    >>> rests = Rests(over=lambda: False)
+    >>> rests = IdleMoments(over=lambda: False)
     >>> rests.wait(wake=lambda: (rests.plan_begins(), rests.found_nothing()), timeout=0)
     True
     >>> rests.wait(wake=lambda: None, timeout=0)

@@ -26,8 +26,8 @@ from trident.commits.executor_carrier import ExecutorCarrier
 from trident.commits.latest_search import LatestSearch
 from trident.commits.operator_hooks import OperatorHooks
 from trident.commits.output_memory import KEPT
-from trident.commits.previous_states import BatchBefore
-from trident.commits.reachable_stores import Reach
+from trident.commits.previous_states import PreviousStates
+from trident.commits.reachable_stores import ReachableStores
 from trident.commits.stage_writes import StageTurn, StageWrites
 from trident.commits.state_queries import StateQueries
 from trident.commits.store_writes import StoreWrites
@@ -101,7 +101,7 @@ class Committer:
         self._with_late = {step.window.state.name for step in steps if isinstance(step, LateTuples)}
         self._frozen = FrozenBatches(self.log, self.group.name, self.files)
         self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
-        before = BatchBefore(self.stores, self._frozen, frozenset(self._ttls))
+        before = PreviousStates(self.stores, self._frozen, frozenset(self._ttls))
         carriers = self._carriers(before)
         self._stores = StoreWrites(
             self.group,
@@ -119,7 +119,7 @@ class Committer:
         self.dues = DueStates(self.group, self.stores, self.births)
         self._updates = Updates(carriers, before, queries, self._stores, self.dues)
 
-    def _carriers(self, before: BatchBefore) -> Carriers:
+    def _carriers(self, before: PreviousStates) -> Carriers:
         """Return the carriers of the group's work. Executors are among them only if the engine has workers."""
         lease, frozen, code, puts, plan = self.lease, self._frozen, self.code, self.puts, CarrierPlan(self.group)
         latest = None if puts is None else LatestSearch(puts, code)
@@ -127,7 +127,7 @@ class Committer:
         if puts is None or latest is None:
             return Carriers(plan, driver, None)
         stores = {**self.statics, **self.stores}
-        reach = Reach(puts, stores)
+        reach = ReachableStores(puts, stores)
         executors = ExecutorCarrier(plan, stores, lease, frozen, before, code, puts, reach, latest, self.folders)
         return Carriers(plan, driver, executors)
 

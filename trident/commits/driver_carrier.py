@@ -14,7 +14,7 @@ from trident.base.years import OUTSIDE_YEARS
 from trident.commits.carrier import UpdateResults, UpdateWork
 from trident.commits.latest_search import LatestSearch
 from trident.commits.operator_hooks import OperatorHooks
-from trident.commits.previous_states import BatchBefore
+from trident.commits.previous_states import PreviousStates
 from trident.commits.user_code import UserCode
 from trident.compiler.program import Output
 from trident.compiler.state_updates import compile_state_update
@@ -39,7 +39,7 @@ class DriverCarrier:
     stores: Mapping[str, Store]
     lease: Lease
     frozen: FrozenBatches
-    before: BatchBefore
+    before: PreviousStates
     code: UserCode
     hooks: OperatorHooks
     latest: LatestSearch | None

@@ -10,8 +10,8 @@ from trident.base.errors import StateKeyError
 from trident.base.spark_types import spark_schema
 from trident.commits.carrier import LeftToDriver, UpdateResults, UpdateWork
 from trident.commits.latest_search import LatestSearch
-from trident.commits.previous_states import BatchBefore
-from trident.commits.reachable_stores import Reach
+from trident.commits.previous_states import PreviousStates
+from trident.commits.reachable_stores import ReachableStores
 from trident.commits.user_code import UserCode
 from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.engine import Puts
@@ -46,10 +46,10 @@ class ExecutorCarrier:
     stores: Mapping[str, object]
     lease: Lease
     frozen: FrozenBatches
-    before: BatchBefore
+    before: PreviousStates
     code: UserCode
     puts: Puts
-    reach: Reach
+    reach: ReachableStores
     latest: LatestSearch
     folders: FrozenFolders | None
     _asked: dict[StateReader, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from trident_state.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class BatchBefore:
+class PreviousStates:
     """The states of one group as of the previous batch. `expiring` are the states whose values expire."""
 
     stores: Mapping[str, Store]

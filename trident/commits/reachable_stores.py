@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 _Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
 
 
-class Reach:
+class ReachableStores:
     """Records which servers of states and which files the workers of one run can reach, for one group.
 
     A state passes to the driver at most once. `stores` are the stores of all states that executors may access. Threads

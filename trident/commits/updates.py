@@ -14,7 +14,7 @@ from trident.base.value_conversion import conform
 from trident.commits.carrier import Entering, StageTables, UpdateWork
 from trident.commits.carriers import Carriers
 from trident.commits.due_states import DueStates
-from trident.commits.previous_states import BatchBefore
+from trident.commits.previous_states import PreviousStates
 from trident.commits.state_queries import StateQueries
 from trident.commits.store_writes import StoreWrites
 from trident.compiler.frozen_parts import files_of
@@ -41,7 +41,7 @@ class Updates:
     """Computes the updates of one group. Only the commit thread calls it."""
 
     carriers: Carriers
-    before: BatchBefore
+    before: PreviousStates
     queries: StateQueries
     writes: StoreWrites
     dues: DueStates

@@ -67,7 +67,7 @@ class ManifestBatches:
         return self.place
 
     def own(self, owner: Owner) -> None:
-        """Make an output the owner of the prefix, or check that it is the owner; see `ParquetPlace.own`."""
+        """Make an output the owner of the prefix, or check that it is the owner; see `ParquetStorage.own`."""
         present = self.owner()
         if present is None:
             self._check_empty(owner)
@@ -100,11 +100,11 @@ class ManifestBatches:
         """Do nothing, because each file is durable and has its final name."""
 
     def publish(self, target: Target, batch: NewBatch) -> bool:
-        """Create the manifest; see `ParquetPlace.publish`."""
+        """Create the manifest; see `ParquetStorage.publish`."""
         return self.place.create(_manifest(batch.txid), _json(batch.manifest(log=batch.log)))
 
     def note(self, txid: int, former: int) -> None:
-        """Record a published batch; see `ParquetPlace.note`."""
+        """Record a published batch; see `ParquetStorage.note`."""
         self.place.create(record_name(txid), str(txid).encode())
         self.place.delete([record_name(former)])
 
@@ -144,7 +144,7 @@ class ManifestBatches:
         return [int(name) for name in names if name.isdigit()]
 
     def files(self, txids: Sequence[int], after: int = 0) -> list[str]:
-        """Return the URLs of the files of published batches; see `ParquetPlace.files`."""
+        """Return the URLs of the files of published batches; see `ParquetStorage.files`."""
         return [self.place.path(name) for name, _ in self.named(txids, after)]
 
     def named(self, txids: Sequence[int], after: int = 0) -> list[tuple[str, Part]]:

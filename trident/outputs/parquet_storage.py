@@ -50,7 +50,7 @@ class Published(Protocol):
         ...
 
 
-class ParquetPlace(Protocol):
+class ParquetStorage(Protocol):
     """The storage of one Parquet output. Errors are OutputErrors, or the OSErrors of a disk or an object store."""
 
     def owner(self) -> Owner | None:
@@ -141,7 +141,7 @@ class FolderBatches:
 
     @contextmanager
     def target(self, owner: Owner, lease: Lease, txid: int) -> Iterator[Target | None]:
-        """Return a new folder. At the end it is deleted unless it was renamed; see `ParquetPlace.target`."""
+        """Return a new folder. At the end it is deleted unless it was renamed; see `ParquetStorage.target`."""
         staged = parquet_folder.make_staged_folder(self.path, owner.log, lease, txid)
         try:
             yield None if staged is None else FolderTarget(staged)
@@ -218,7 +218,7 @@ def check_outside(sink: WriteParquet, own: Sequence[FileStore]) -> None:
             )
 
 
-def check_output(place: ParquetPlace) -> Owner:
+def check_output(place: ParquetStorage) -> Owner:
     """Return the owner of an output to read. Raises OutputError if `place` is not a Parquet output."""
     owner = place.owner()
     if owner is None:

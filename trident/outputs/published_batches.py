@@ -14,7 +14,7 @@ from trident.compiler.partition_functions import BATCH_ROWS, Batches, OnWorker
 from trident.files.object_options import Storage
 from trident.files.store import FileStore
 from trident.outputs.parquet_manifests import ManifestBatches
-from trident.outputs.parquet_storage import ParquetPlace, check_output, parquet_place
+from trident.outputs.parquet_storage import ParquetStorage, check_output, parquet_place
 from trident_spouts.emission import spark_path
 from trident_spouts.spark_workers import numbers_of
 
@@ -92,7 +92,7 @@ def readParquet(
     return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
 
 
-def _after(place: ParquetPlace, after: int) -> list[int]:
+def _after(place: ParquetStorage, after: int) -> list[int]:
     return [txid for txid in place.txids() if txid > after]
 
 

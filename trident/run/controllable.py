@@ -10,17 +10,17 @@ from trident.base.verb_call import user_level
 from trident.batches.run_context import RunContext
 from trident.recovery.savepoint import SavepointInfo, info_of
 from trident.run.removed_partitions import left_behind
-from trident.run.run_control import Switches
+from trident.run.run_control import RunControl
 from trident.run.savepoints import Saving
 from trident.user_calls.watched_store import unwatched
 
 
-class Switchable:
+class Controllable:
     """A running topology that can pause, and change or copy itself between two batches."""
 
     name: str
     _context: RunContext
-    _switches: Switches
+    _switches: RunControl
     _saving: Saving
     _logger: RunLogger
 

@@ -37,13 +37,13 @@ def engine_maker(
 
     def auto(settings: Settings) -> Engine:
         from trident.compiler.auto.choice import EngineChoice
-        from trident.compiler.auto.deferred_spark import SparkLater
+        from trident.compiler.auto.deferred_spark import DeferredSpark
         from trident.compiler.auto.engine import AutoEngine
 
         warn_of_unseen(topology, settings)
         # Looked up here, because the active session depends on the thread.
         given = session_for(spark) if is_at_hand(spark) else None
-        later = SparkLater(lambda: _warm_engine(given, topology, settings), session=given is not None)
+        later = DeferredSpark(lambda: _warm_engine(given, topology, settings), session=given is not None)
         if steps := only_on_spark(topology.nodes):
             later.begin(f"{steps[0].step} can only run on Spark")
         choice = EngineChoice(settings.autoRows, settings.autoBytes)

@@ -11,7 +11,7 @@ from trident.display.display import Condition
 from trident.plan.parallelism_hints import named_hints
 
 
-class Switches:
+class RunControl:
     """The condition of a run (whether it plans new batches), and its numbers of partitions."""
 
     def __init__(

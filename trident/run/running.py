@@ -36,11 +36,11 @@ from trident.reads.state_view import StateView
 from trident.reads.stream_positions import StreamPosition
 from trident.reads.tagging import Tagged, TopologyTags
 from trident.run import registry, sigterm
-from trident.run.controllable import Switchable
+from trident.run.controllable import Controllable
 from trident.run.dead_letter_replay import Replay
 from trident.run.fence_watch import Watch
 from trident.run.read_source import RunReadSource
-from trident.run.run_control import Switches
+from trident.run.run_control import RunControl
 from trident.run.savepoints import Saving
 from trident.run.watched_run import WatchedRun
 from trident.server.access_rules import Rights
@@ -63,7 +63,7 @@ _PATIENCE = 2.0
 """Seconds that the end of a run waits for listeners, and for writes to stores for which no commit turn waits."""
 
 
-class RunningTopology(Queryable, Switchable, Tagged):
+class RunningTopology(Queryable, Controllable, Tagged):
     """A running topology: the handle that `TridentTopology.start` returns.
 
     As a context manager, it stops the run at the end of the block, and raises the error with which the run failed.
@@ -112,7 +112,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
         """True once a caller has waited for batches; then a run that ends without a batch is not reported as a
         mistake."""
         own_hints = hints_in_groups(begun.program.groups)
-        self._switches = Switches(self.name, self._runs, settings.active, own_hints, settings.hints, self._over)
+        self._switches = RunControl(self.name, self._runs, settings.active, own_hints, settings.hints, self._over)
         self._saving = Saving(context, self._runs, self._switches)
         self._lock = threading.Lock()
         self._ended = Flag()

@@ -54,7 +54,7 @@ class Pages:
 
 
 @dataclass(frozen=True)
-class StateCopies:
+class SavepointStates:
     """Writes the files of one savepoint into `folder` of `place`."""
 
     context: RunContext

@@ -30,8 +30,8 @@ from trident.recovery.savepoint import (
     remove_remains,
     taken,
 )
-from trident.run.run_control import Switches
-from trident.run.savepoint_states import Pages, StateCopies
+from trident.run.run_control import RunControl
+from trident.run.savepoint_states import Pages, SavepointStates
 from trident_spouts.forkable_sources import held_by, is_forkable
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Saving:
 
     context: RunContext
     runs: Mapping[str, GroupRun]
-    switches: Switches
+    switches: RunControl
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, name: str, limit: float | None) -> Savepoint:
@@ -61,7 +61,7 @@ class Saving:
     def _take(self, name: str, place: FileStore, limit: float | None) -> Savepoint:
         if name in names_of(place):
             raise taken(place, name)
-        copying = StateCopies(self.context, place, f"{name}-{secrets.token_hex(8)}")
+        copying = SavepointStates(self.context, place, f"{name}-{secrets.token_hex(8)}")
         try:
             before = {state: pages for state in copying.steps if (pages := copying.pages(state, self._last(state)))}
             reach("savepoint.pages")
@@ -96,7 +96,7 @@ class Saving:
     def _last(self, state: str) -> int:
         return self.runs[self.context.begun.births[state].group].committed
 
-    def _at_rest(self, name: str, copying: StateCopies, before: Mapping[str, Pages]) -> Savepoint:
+    def _at_rest(self, name: str, copying: SavepointStates, before: Mapping[str, Pages]) -> Savepoint:
         """Return the manifest of a savepoint, whose files are written. No batch may be in flight."""
         context, log, program = self.context, self.context.log, self.context.begun.program
         groups = {group: self._rested(group) for group in log.groups()}

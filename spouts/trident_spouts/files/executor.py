@@ -28,7 +28,7 @@ from trident_spouts.files.listing import MOST_LISTED, check_readable, hidden_fil
 from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, is_beyond_spark
 from trident_spouts.files.planner import Limits, Planner
 from trident_spouts.files.read_files import Entry, ReadFiles
-from trident_spouts.files.storage import FilePlace, ListedFile, StaleListingError
+from trident_spouts.files.storage import FileStorage, ListedFile, StaleListingError
 from trident_spouts.user_calls import foreign_metadata_error
 
 _log = logging.getLogger("trident.spouts")
@@ -75,7 +75,7 @@ class FileExecutor(SpoutExecutor):
 
     plans_ahead = True
 
-    def __init__(self, spout: FileSource, place: FilePlace) -> None:
+    def __init__(self, spout: FileSource, place: FileStorage) -> None:
         self._spout = spout
         self._place = place
         format, watch = spout.format, spout.watch

@@ -10,7 +10,7 @@ import numpy
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident_spouts.files.compression import Content
-from trident_spouts.files.storage import FilePlace, ListedFile, OpenFile
+from trident_spouts.files.storage import FileStorage, ListedFile, OpenFile
 
 _CHECKED_BYTES = 1 << 10
 _BLOCK = 1 << 20
@@ -105,7 +105,7 @@ class PlannedFile:
     gives its name to a new file. So every reader checks the file that it has opened.
     """
 
-    place: FilePlace
+    place: FileStorage
     file: ListedFile
     """The file as it was when the batch was emitted."""
     end: int
@@ -219,7 +219,7 @@ class FileRange:
         return [self.name, self.size, self.mtime, self.start, self.end, self.check, self.inode, *proof]
 
 
-def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *, grows: bool) -> PlannedFile:
+def check_unchanged(range_: FileRange, place: FileStorage, name: str, txid: int, *, grows: bool) -> PlannedFile:
     """Check that the planned file still holds the planned bytes, and return it.
 
     `name` is the present name of the file.

@@ -10,7 +10,7 @@ from trident.base.errors import SpoutContractError
 from trident_spouts.files.file_ranges import LONG, checksum, digest, identity, iso_time, tag_checksum, unreadable_error
 from trident_spouts.files.forgotten_files import Look
 from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
-from trident_spouts.files.storage import FilePlace, ListedFile, OpenFile, StaleListingError
+from trident_spouts.files.storage import FileStorage, ListedFile, OpenFile, StaleListingError
 
 OnForgotten = Literal["fail", "skip"]
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("trident.spouts")
 class Recognizer:
     """Recognizes the files of one source."""
 
-    place: FilePlace
+    place: FileStorage
     grows: Callable[[str], bool]
     """A function that returns whether a file of a name may grow, by whole lines, after it was read."""
     by_name: bool = False
@@ -342,7 +342,7 @@ class Recognizer:
         return open_file(self.place, file)
 
 
-def open_file(place: FilePlace, file: ListedFile) -> OpenFile:
+def open_file(place: FileStorage, file: ListedFile) -> OpenFile:
     """Open a listed file. Raises StaleListingError if it is gone, SourceUnreadableError if it cannot be read."""
     try:
         return place.open(file)

@@ -20,7 +20,7 @@ SCHEMES = ("hdfs://", "viewfs://")
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowPlace:
+class HdfsStorage:
     """A folder of a file system of pyarrow, and a pattern below it.
 
     The file system has no tags and no inodes. A file is identified by its size, time and checksum.
@@ -38,8 +38,8 @@ class ArrowPlace:
     opening_bytes = 256 << 10
 
     @classmethod
-    def at(cls, url: str) -> "ArrowPlace":
-        """Return the ArrowPlace of a URL, which names a folder, a file or a glob.
+    def at(cls, url: str) -> "HdfsStorage":
+        """Return the HdfsStorage of a URL, which names a folder, a file or a glob.
 
         Raises SourceUnreadableError if the URL is not a glob and names no file or folder, or if the file system cannot
         be opened.
@@ -62,7 +62,7 @@ class ArrowPlace:
         """Return whether the folder exists."""
         return bool(self._about("").type == fs.FileType.Directory)
 
-    def deep(self) -> "ArrowPlace":
+    def deep(self) -> "HdfsStorage":
         """Return the same folder with a pattern that matches all files in it and in its subfolders."""
         return replace(self, pattern="**/*")
 
@@ -90,9 +90,9 @@ class ArrowPlace:
             if about.type == fs.FileType.File and is_hidden(name) == hidden and matches(name, pattern):
                 yield _listed(name, about)
 
-    def open(self, file: ListedFile) -> "ArrowFile":
+    def open(self, file: ListedFile) -> "HdfsFile":
         """Open the file that has the name of `file` now."""
-        return ArrowFile(self, file.name)
+        return HdfsFile(self, file.name)
 
     def for_arrow(self, file: ListedFile) -> pa.NativeFile:
         """Return the opened file, which Arrow reads without Python."""
@@ -113,10 +113,10 @@ class ArrowPlace:
         return _open_system(self.system).get_file_info(posixpath.join(self.root, name).rstrip("/") or "/")
 
 
-class ArrowFile(OpenFile):
+class HdfsFile(OpenFile):
     """An opened file of a file system of pyarrow."""
 
-    def __init__(self, place: ArrowPlace, name: str) -> None:
+    def __init__(self, place: HdfsStorage, name: str) -> None:
         super().__init__(place.native(name), 64 << 10)
         self._place, self._listed_name = place, name
 

@@ -6,14 +6,14 @@ from itertools import islice
 
 from trident.base.errors import MalformedInputError, SourceUnreadableError
 from trident_spouts.files.compression import UNREADABLE
-from trident_spouts.files.storage import FilePlace, ListedFile
+from trident_spouts.files.storage import FileStorage, ListedFile
 
 MOST_LISTED = 3_000
 """The most unread files that one listing returns, if files are listed in the order of their names."""
 
 
 def list_files(
-    place: FilePlace,
+    place: FileStorage,
     by_name: bool = False,
     after: str = "",
     most: int | None = None,
@@ -40,19 +40,19 @@ def _name_of(file: ListedFile) -> str:
     return file.name
 
 
-def hidden_file(place: FilePlace) -> str | None:
+def hidden_file(place: FileStorage) -> str | None:
     """Return the name of a hidden file that the listing skips; None if there is no such file."""
     return next((file.name for file in _list(place, hidden=True)), None)
 
 
-def nested_file(place: FilePlace) -> str | None:
+def nested_file(place: FileStorage) -> str | None:
     """Return the name of a file in a subfolder, if `place` is a folder; None if there is no such file."""
     if place.pattern:
         return None
     return next((file.name for file in place.deep().files(False, "") if "/" in file.name), None)
 
 
-def _list(place: FilePlace, hidden: bool = False, after: str = "") -> Iterator[ListedFile]:
+def _list(place: FileStorage, hidden: bool = False, after: str = "") -> Iterator[ListedFile]:
     try:
         yield from place.files(hidden, after)
     except SourceUnreadableError:
@@ -61,7 +61,7 @@ def _list(place: FilePlace, hidden: bool = False, after: str = "") -> Iterator[L
         raise SourceUnreadableError(f"FileSpout: cannot list {place}: {error.strerror or error}") from error
 
 
-def check_readable(files: list[ListedFile], place: FilePlace) -> None:
+def check_readable(files: list[ListedFile], place: FileStorage) -> None:
     """Raise MalformedInputError if a file has the suffix of a compression that cannot be read."""
     for file in files:
         if file.name.lower().endswith(UNREADABLE):
@@ -86,7 +86,7 @@ def _is_hidden(part: str) -> bool:
     return part[:1] == "." or (part[:1] == "_" and "=" not in part) or part.endswith("._COPYING_")
 
 
-def nested_hint(place: FilePlace) -> str:
+def nested_hint(place: FileStorage) -> str:
     """Return a hint about files in subfolders, which are read only with a glob; "" if there are none."""
     name = nested_file(place)
     if name is None:

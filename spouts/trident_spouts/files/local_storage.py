@@ -31,7 +31,7 @@ class LocalFile(OpenFile):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalPlace:
+class LocalStorage:
     """A folder, and a pattern below it. The names of files are relative to the folder, so that it can be moved."""
 
     root: str
@@ -43,13 +43,13 @@ class LocalPlace:
     opening_bytes = 0
 
     @classmethod
-    def at(cls, path: str) -> "LocalPlace":
-        """Return the LocalPlace of an absolute path, which names a folder, a file or a glob.
+    def at(cls, path: str) -> "LocalStorage":
+        """Return the LocalStorage of an absolute path, which names a folder, a file or a glob.
 
         Raises SourceUnreadableError if the path is not a glob and names no file or folder.
 
-        >>> LocalPlace.at("/data/2024-*/part?.txt")
-        LocalPlace(root='/data', pattern='2024-*/part?.txt')
+        >>> LocalStorage.at("/data/2024-*/part?.txt")
+        LocalStorage(root='/data', pattern='2024-*/part?.txt')
         """
         if os.path.isdir(path):
             return cls(path, "")
@@ -65,7 +65,7 @@ class LocalPlace:
         """Return whether the folder exists."""
         return os.path.isdir(self.root)
 
-    def deep(self) -> "LocalPlace":
+    def deep(self) -> "LocalStorage":
         """Return the same folder with a pattern that matches all files in it and in its subfolders."""
         return replace(self, pattern="**/*")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from trident.base.errors import MalformedInputError, SourceUnreadableError, SpoutContractError
 from trident_spouts.files.file_ranges import unreadable_error
-from trident_spouts.files.storage import FilePlace, ListedFile
+from trident_spouts.files.storage import FileStorage, ListedFile
 
 _AT_ONCE = 16
 """The number of named files that are looked up at the same time. On an object store, each look-up is a request."""
@@ -20,7 +20,7 @@ _AT_ONCE = 16
 class ManifestFile:
     """A file in `place` that names other files in it: one in each line, or in the JSON form of Redshift's COPY."""
 
-    place: FilePlace
+    place: FileStorage
     name: str
     _known: tuple[ListedFile | None, list[str]] = field(default_factory=lambda: (None, []))
     """The manifest file (with its status when it was last read), and the names in it."""

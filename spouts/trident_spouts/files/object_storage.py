@@ -18,7 +18,7 @@ _PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectPlace:
+class ObjectStorage:
     """A prefix of a bucket, and a pattern below it."""
 
     bucket: str
@@ -37,13 +37,13 @@ class ObjectPlace:
     opening_bytes = 256 << 10
 
     @classmethod
-    def at(cls, url: str, storage: Storage) -> "ObjectPlace":
-        """Return the ObjectPlace of a URL, which names a prefix, an object or a glob.
+    def at(cls, url: str, storage: Storage) -> "ObjectStorage":
+        """Return the ObjectStorage of a URL, which names a prefix, an object or a glob.
 
         Raises SourceUnreadableError if the URL is not a glob and there is no such object or prefix.
 
-        >>> ObjectPlace.at("s3://books/2024-*/part?.txt", Storage())
-        ObjectPlace(bucket='s3://books', folder='', pattern='2024-*/part?.txt', storage=Storage(options=()))
+        >>> ObjectStorage.at("s3://books/2024-*/part?.txt", Storage())
+        ObjectStorage(bucket='s3://books', folder='', pattern='2024-*/part?.txt', storage=Storage(options=()))
         """
         bucket, key = bucket_of(url)
         parts = key.strip("/").split("/")
@@ -63,7 +63,7 @@ class ObjectPlace:
         """Return True, because a prefix exists even without objects."""
         return True
 
-    def deep(self) -> "ObjectPlace":
+    def deep(self) -> "ObjectStorage":
         """Return the same prefix with a pattern that matches all objects under it."""
         return replace(self, pattern="**/*")
 
@@ -180,7 +180,7 @@ class ObjectPlace:
 class ObjectFile(OpenFile):
     """An object that is read by ranges. Every request demands the ETag that the listing showed."""
 
-    def __init__(self, place: ObjectPlace, file: ListedFile) -> None:
+    def __init__(self, place: ObjectStorage, file: ListedFile) -> None:
         super().__init__(RangeReader(file.size, lambda start, end: place.fetch(file, start, end)), BUFFER)
         self._listed_file = file
 

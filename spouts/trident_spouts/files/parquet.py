@@ -18,7 +18,7 @@ from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import scan_in_order, spark_path
 from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.files.file_ranges import FileRef, PlannedFile, opening_bytes, unreadable_error
-from trident_spouts.files.local_storage import LocalPlace
+from trident_spouts.files.local_storage import LocalStorage
 from trident_spouts.files.parquet_reader import (
     IN_MICROSECONDS,
     GroupReader,
@@ -128,7 +128,7 @@ class FilesEmission(Emission):
 
     @property
     def _local(self) -> bool:
-        return all(isinstance(path, str) or isinstance(path.place, LocalPlace) for path in self.paths)
+        return all(isinstance(path, str) or isinstance(path.place, LocalStorage) for path in self.paths)
 
     @property
     def _is_beyond_spark(self) -> bool:

@@ -12,7 +12,7 @@ from trident_spouts.files.file_ranges import LONG, FileRange, content_checksums,
 from trident_spouts.files.file_recognition import OnForgotten, Recognizer, open_file
 from trident_spouts.files.lines import BOM, line_start, whole_lines_end
 from trident_spouts.files.read_files import Entry, ReadFiles
-from trident_spouts.files.storage import FilePlace, ListedFile, OpenFile, StaleListingError
+from trident_spouts.files.storage import FileStorage, ListedFile, OpenFile, StaleListingError
 
 logger = logging.getLogger("trident.spouts")
 
@@ -40,7 +40,7 @@ class Planner:
     if files of the place can grow. Neither holds for compressed files of a format that `unpacks` them.
     """
 
-    place: FilePlace
+    place: FileStorage
     limits: Limits
     by_lines: bool
     by_name: bool = False

@@ -7,14 +7,14 @@ from trident_spouts.batch_budget import NO_LIMIT, Budget
 from trident_spouts.executor import Metadata
 from trident_spouts.files.executor import FileExecutor, FileSource, read_metadata
 from trident_spouts.files.read_files import ReadFiles
-from trident_spouts.files.storage import FilePlace, ListedFile
+from trident_spouts.files.storage import FileStorage, ListedFile
 from trident_spouts.rereadable_sources import End, beginning_lost, left_out
 
 
 class RereadFileExecutor(FileExecutor):
     """Reads the bytes that are in the record of another reader, and no others."""
 
-    def __init__(self, spout: FileSource, place: FilePlace, end: End) -> None:
+    def __init__(self, spout: FileSource, place: FileStorage, end: End) -> None:
         super().__init__(spout, place)
         self._end = end
         self._text: str | None = None

@@ -30,7 +30,7 @@ from trident_spouts.files.moved_options import MOVED
 from trident_spouts.files.parquet import footer_schema
 from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reread_executor import RereadFileExecutor
-from trident_spouts.files.storage import FilePlace, ListedFile
+from trident_spouts.files.storage import FileStorage, ListedFile
 from trident_spouts.files.user_paths import Manifest, absolute, is_object, manifest_of, place_of
 from trident_spouts.rereadable_sources import End
 from trident_spouts.rows import read_schema
@@ -227,7 +227,7 @@ class FileSpout:
         self._first_schema.append(footer_schema(PlannedFile(place, first, first.size, None, False, "")))
         return self._first_schema[0]
 
-    def _named_files(self) -> tuple[FilePlace, Iterator[ListedFile]]:
+    def _named_files(self) -> tuple[FileStorage, Iterator[ListedFile]]:
         manifest = manifest_of(self.path, self.storage)
         return manifest.place, manifest.files(manifest.names(time(), self.watch.completeAfterSecs))
 

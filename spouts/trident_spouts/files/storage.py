@@ -81,7 +81,7 @@ class OpenFile(io.BufferedReader):
         return 0
 
 
-class FilePlace(Protocol):
+class FileStorage(Protocol):
     """A folder or prefix that holds files, and a pattern below it. It is picklable, because it is sent to workers.
 
     The names of files are relative to the folder. There is one implementation each for disks, object stores and HDFS;
@@ -98,7 +98,7 @@ class FilePlace(Protocol):
         """Return whether the folder exists; always True in an object store. Raises OSError if the answer is unknown."""
         ...
 
-    def deep(self) -> "FilePlace":
+    def deep(self) -> "FileStorage":
         """Return the same folder with a pattern that matches all files in it and in its subfolders."""
         ...
 

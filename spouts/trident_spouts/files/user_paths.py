@@ -11,11 +11,11 @@ from trident.files import object_client
 from trident.files.object_client import bucket_of
 from trident.files.object_options import Storage
 from trident_spouts.files import hdfs_storage
-from trident_spouts.files.hdfs_storage import ArrowPlace
-from trident_spouts.files.local_storage import LocalPlace
+from trident_spouts.files.hdfs_storage import HdfsStorage
+from trident_spouts.files.local_storage import LocalStorage
 from trident_spouts.files.manifest import ManifestFile
-from trident_spouts.files.object_storage import ObjectPlace
-from trident_spouts.files.storage import FilePlace
+from trident_spouts.files.object_storage import ObjectStorage
+from trident_spouts.files.storage import FileStorage
 
 _SCHEMES = (*object_client.SCHEMES, *hdfs_storage.SCHEMES)
 
@@ -94,17 +94,17 @@ def manifest_of(path: str, storage: Storage) -> ManifestFile:
     root, _, name = rest.partition("/")
     if is_object(path):
         bucket, key = bucket_of(path)
-        return ManifestFile(ObjectPlace(bucket, "", "", storage), key)
+        return ManifestFile(ObjectStorage(bucket, "", "", storage), key)
     if path.startswith(hdfs_storage.SCHEMES):
-        return ManifestFile(ArrowPlace(f"{scheme}://{root}", "/", ""), name)
-    return ManifestFile(LocalPlace(os.path.dirname(path), ""), os.path.basename(path))
+        return ManifestFile(HdfsStorage(f"{scheme}://{root}", "/", ""), name)
+    return ManifestFile(LocalStorage(os.path.dirname(path), ""), os.path.basename(path))
 
 
-def place_of(path: str, storage: Storage) -> FilePlace:
-    """Return the FilePlace for a path from `absolute`: a folder, a file or a glob.
+def place_of(path: str, storage: Storage) -> FileStorage:
+    """Return the FileStorage for a path from `absolute`: a folder, a file or a glob.
 
     Raises SourceUnreadableError if the path is not a glob and names no file or folder.
     """
     if is_object(path):
-        return ObjectPlace.at(path, storage)
-    return ArrowPlace.at(path) if path.startswith(hdfs_storage.SCHEMES) else LocalPlace.at(path)
+        return ObjectStorage.at(path, storage)
+    return HdfsStorage.at(path) if path.startswith(hdfs_storage.SCHEMES) else LocalStorage.at(path)

@@ -12,10 +12,10 @@ from trident_spouts.jdbc.growing_column import Growth
 from trident_spouts.jdbc.losses import Losses
 from trident_spouts.jdbc.pages import pages_behind, pages_sql
 from trident_spouts.jdbc.plan import Plan, page_rows
-from trident_spouts.jdbc.position_check import History
+from trident_spouts.jdbc.position_check import PositionCheck
 from trident_spouts.jdbc.position_proof import LastRows
 from trident_spouts.jdbc.source import LATEST, JdbcSource, Opened, opened
-from trident_spouts.jdbc.table_identity import Place
+from trident_spouts.jdbc.table_identity import TableIdentity
 
 
 class _Look(NamedTuple):
@@ -43,7 +43,7 @@ class IncrementalPlanner:
         self._served: tuple[str, str] | None = None
         """The timeline and the life of the server that the last plan saw."""
         self._checked: tuple[object, ...] | None = None
-        """The history of the last Place, and the defaults of the column at that time."""
+        """The history of the last identity, and the defaults of the column at that time."""
         self._first: str | None = None
         """The value after which this run began."""
         self._greatest: str | None = None
@@ -61,7 +61,7 @@ class IncrementalPlanner:
         self._finality = Finality(description.column, self._source.lag)
         self._growth = Growth(description.column, description.origin, self._source.lag)
         self._last_rows = LastRows(description)
-        self._history = History(description.column, description.origin, self._last_rows)
+        self._history = PositionCheck(description.column, description.origin, self._last_rows)
 
     def next(self, previous: Plan | None, limit: int) -> Plan | None:
         """Return the batch after `previous`, of about `limit` rows; None if no new rows are final.
@@ -139,8 +139,8 @@ class IncrementalPlanner:
         sequences = None if column.type.by_clock else self._opened.origin.numbered_by
         return _Look(last, passed, Moment(monotonic(), server), under_way(session, sequences))
 
-    def _place(self, session: Session) -> Place:
-        """Return the current Place. If it has changed, first check the source's description in the database."""
+    def _place(self, session: Session) -> TableIdentity:
+        """Return the current identity of the table. If it has changed, check the description of the source first."""
         place, defaults = self._opened.place(session), defaults_now(session, self._opened.origin)
         if (place.history, defaults) != self._checked:
             self._check_unchanged(session)
@@ -157,7 +157,7 @@ class IncrementalPlanner:
             self._open(now)
         self._growth.check(session)
 
-    def _latest(self, session: Session, look: _Look, place: Place) -> Plan | None:
+    def _latest(self, session: Session, look: _Look, place: TableIdentity) -> Plan | None:
         """Return the empty first batch of a stream that begins at the end of the table; None until that end is final.
 
         A second plan of the first batch begins at the same end, so that rows that came in between are read. The end of
@@ -171,7 +171,7 @@ class IncrementalPlanner:
                 self._beginning = Plan(self._opened.relation.oid, final, (), proof)
         return self._beginning
 
-    def _check_not_lost(self, session: Session, previous: Plan, look: _Look, place: Place) -> None:
+    def _check_not_lost(self, session: Session, previous: Plan, look: _Look, place: TableIdentity) -> None:
         proof = previous.proof
         if proof.place.query != place.query:
             digests = f"digest {proof.place.query} before, {place.query} now"
@@ -185,14 +185,14 @@ class IncrementalPlanner:
         elif not self._begun:
             self._history.begin(session, proof)
 
-    def _another(self, previous: Plan, place: Place) -> str | None:
+    def _another(self, previous: Plan, place: TableIdentity) -> str | None:
         """Return the reason why this is not the table that was read; None if it is the same table."""
         before, now = previous.table, self._opened.relation.oid
         if before is not None and now is not None and before != now:
             return f"was dropped and recreated (oid {before} before, {now} now)"
         return next(self._history.another(previous.proof.place, place), None)
 
-    def _lost(self, session: Session, previous: Plan, look: _Look, place: Place) -> str | None:
+    def _lost(self, session: Session, previous: Plan, look: _Look, place: TableIdentity) -> str | None:
         """Return a text about read rows that the table has lost; None if none are missing, or if they were deleted."""
         to, proof = previous.to, previous.proof
         loss = self._history.loss(session, proof, place, to)

@@ -9,7 +9,7 @@ from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.order_column import OrderColumn
 from trident_spouts.jdbc.position_proof import Again, LastRows, Proof, Row
 from trident_spouts.jdbc.relation import quoted
-from trident_spouts.jdbc.table_identity import Place, SequenceAt, last_checkpoint
+from trident_spouts.jdbc.table_identity import SequenceAt, TableIdentity, last_checkpoint
 
 _log = logging.getLogger("trident.spouts")
 
@@ -17,15 +17,15 @@ _CYCLE = 2**32
 """The number of values of the system column xmin, which holds the last 32 bits of a transaction's number."""
 
 
-class History:
-    """The comparison, for the source of one run. It skips a Place that was compared before without a difference."""
+class PositionCheck:
+    """The comparison, for the source of one run. It skips an identity that was compared before without a difference."""
 
     def __init__(self, column: OrderColumn, origin: Origin, last_rows: LastRows) -> None:
         self._column, self._origin, self._last_rows = column, origin, last_rows
         self._trusted: tuple[object, ...] | None = None
         self._warned = False
 
-    def loss(self, session: Session, proof: Proof, now: Place, to: str | None) -> str | None:
+    def loss(self, session: Session, proof: Proof, now: TableIdentity, to: str | None) -> str | None:
         """Return why the position `to` does not belong to the table's history; None if it may."""
         before = proof.place
         problem = next(self._numbers(before, now, to), None)
@@ -53,11 +53,11 @@ class History:
                 "the table was emptied, its sequence was reset, and it was filled again",
             )
 
-    def only_deleted(self, proof: Proof, now: Place, to: str) -> bool:
+    def only_deleted(self, proof: Proof, now: TableIdentity, to: str) -> bool:
         """Return whether missing rows at the end were certainly deleted, because new rows will follow them."""
         return self._grows(proof, now, to) and not self._began_anew(proof.place, now, to)
 
-    def _grows(self, proof: Proof, now: Place, to: str) -> bool:
+    def _grows(self, proof: Proof, now: TableIdentity, to: str) -> bool:
         """Return whether new rows come after `to`, on a server that has not gone back."""
         if now.table is None:
             return False
@@ -76,7 +76,7 @@ class History:
         increments = {each.oid: each.increment for each in self._origin.sequences}
         return sequence.next(increments.get(sequence.oid, 1))
 
-    def _began_anew(self, before: Place, now: Place, to: str | None) -> bool:
+    def _began_anew(self, before: TableIdentity, now: TableIdentity, to: str | None) -> bool:
         """Return whether a sequence may have returned numbers up to `to` a second time.
 
         RESTART and every other option of ALTER SEQUENCE give the sequence a new file. If the sequence has returned no
@@ -94,7 +94,7 @@ class History:
                 return True
         return False
 
-    def _skipped(self, session: Session, proof: Proof, now: Place, rows: list[Row]) -> bool:
+    def _skipped(self, session: Session, proof: Proof, now: TableIdentity, rows: list[Row]) -> bool:
         """Return whether the sequences skipped numbers after the last row, because they were restarted higher.
 
         If a restarted sequence returned the numbers of all last rows again, it also returned the numbers after them.
@@ -106,12 +106,12 @@ class History:
         (above,) = session.one(f"select min({column.sql})::text from {column.source.sql} where {column.sql} > {last}")
         return above is None or bool(column.value(above) > max(was))
 
-    def _numbers_of(self, place: Place) -> list[int]:
+    def _numbers_of(self, place: TableIdentity) -> list[int]:
         """Return the next number of each sequence; an empty list if the user may not see one of them."""
         numbers = [number for each in place.sequences if (number := self._next(each)) is not None]
         return numbers if len(numbers) == len(place.sequences) else []
 
-    def another(self, before: Place, now: Place) -> Iterator[str]:
+    def another(self, before: TableIdentity, now: TableIdentity) -> Iterator[str]:
         """Yield the reasons why this is not the same table as before."""
         # a permission was granted or revoked
         if before.system != now.system and None not in (before.system, now.system):
@@ -123,7 +123,7 @@ class History:
         if before.views != now.views:
             yield f"or a view below it was redefined (digest {before.views} before, {now.views} now)"
 
-    def _numbers(self, before: Place, now: Place, to: str | None) -> Iterator[str]:
+    def _numbers(self, before: TableIdentity, now: TableIdentity, to: str | None) -> Iterator[str]:
         """Yield the reasons why new rows may get values up to `to`: the clock or a sequence has not passed `to`."""
         name = self._column.name
         if to is None:
@@ -141,7 +141,7 @@ class History:
             came = "" if was is None else f" ({was} before)"
             yield f"was read up to {name}={to}, and its sequence {names[each.oid]} gives {is_} next{came}"
 
-    def _attached(self, session: Session, before: Place, now: Place, to: str | None) -> Iterator[str]:
+    def _attached(self, session: Session, before: TableIdentity, now: TableIdentity, to: str | None) -> Iterator[str]:
         """Yield a text for each new member of the table (partition or inheriting table) that has rows up to `to`."""
         joined = {number for number, _ in now.files} - {number for number, _ in before.files}
         if to is None or not joined or now.history == self._trusted or not self._origin.readable:
@@ -157,7 +157,7 @@ class History:
                     f"has rows with values up to there"
                 )
 
-    def _changed(self, session: Session, proof: Proof, now: Place, to: str | None) -> str | None:
+    def _changed(self, session: Session, proof: Proof, now: TableIdentity, to: str | None) -> str | None:
         """Compare the rows that were read last, because the server was restarted or the table has new files."""
         before, again = proof.place, self._last_rows.again(session, proof)
         rows = again.rows
@@ -180,7 +180,7 @@ class History:
             self._warn_of_gone_rows(proof, now, altered=not same)
         return None
 
-    def _warn_of_gone_rows(self, proof: Proof, now: Place, altered: bool) -> None:
+    def _warn_of_gone_rows(self, proof: Proof, now: TableIdentity, altered: bool) -> None:
         """Warn that a restart (with `altered`: a change of the sequence) may hide that the rows are different rows."""
         gone = f"and the row with {self._column.name}={proof.rows[0].value} has since been deleted or updated"
         if proof.place.life != now.life:
@@ -189,7 +189,7 @@ class History:
             self._warn(f"its sequence was altered, {gone}", "the table was emptied and filled again")
 
     def _filled_again(
-        self, session: Session, proof: Proof, now: Place, rows: list[Row], to: str | None, crashed: bool
+        self, session: Session, proof: Proof, now: TableIdentity, rows: list[Row], to: str | None, crashed: bool
     ) -> str | None:
         """Return the sign that a table whose last rows have all changed was filled again; None if there is no sign."""
         further = all(self._gives_beyond(each, to) for each in now.sequences)
@@ -201,7 +201,7 @@ class History:
             return None
         return "it has new files" if made_anew else "a crash of the server empties it, because it is unlogged"
 
-    def _went_back(self, session: Session, proof: Proof, now: Place, again: Again) -> Iterator[str]:
+    def _went_back(self, session: Session, proof: Proof, now: TableIdentity, again: Again) -> Iterator[str]:
         """Yield facts that are impossible in one history of a server."""
         before = proof.place
         if proof.rows and now.timeline != before.timeline:
@@ -216,7 +216,7 @@ class History:
             yield f"is on a server that went back from transaction {before.xid} to transaction {checkpoint[1]}"
         yield from self._impossible_rows(proof, now, again)
 
-    def _impossible_rows(self, proof: Proof, now: Place, again: Again) -> Iterator[str]:
+    def _impossible_rows(self, proof: Proof, now: TableIdentity, again: Again) -> Iterator[str]:
         """Yield the rows that contradict the rows that were read."""
         known = Counter(row.value for row in proof.rows)
         for value, count in Counter(row.value for row in again.rows).items():
@@ -231,7 +231,7 @@ class History:
                         f"ended when the stream read another row there"
                     )
 
-    def _impossible(self, row: Row, versions: Mapping[str, str | None], proof: Proof, now: Place) -> bool:
+    def _impossible(self, row: Row, versions: Mapping[str, str | None], proof: Proof, now: TableIdentity) -> bool:
         """Return whether a row existed when another row was read in its place."""
         if row.version in versions:
             return versions[row.version] not in (None, self._content(row)) and len(versions) == 1
@@ -245,7 +245,7 @@ class History:
         """
         return row.digest if self._last_rows.versioned else row.behind
 
-    def _deleted(self, session: Session, proof: Proof, now: Place, to: str | None) -> bool:
+    def _deleted(self, session: Session, proof: Proof, now: TableIdentity, to: str | None) -> bool:
         """Return whether new rows will follow `to`, and all remaining rows up to `to` were read before the proof.
 
         A table that was truncated, and filled again with values that a program chose, has newer rows there.
@@ -255,7 +255,7 @@ class History:
         left = [self._transactions(row, now) for row in self._last_rows.up_to(session, now, to).rows]
         return all(numbers and max(numbers) < proof.finished for numbers in left)
 
-    def _transactions(self, row: Row, now: Place) -> list[int]:
+    def _transactions(self, row: Row, now: TableIdentity) -> list[int]:
         """Return the numbers of the transactions that wrote a row; an empty list if the source does not show them."""
         return [now.xid - (now.xid - int(version)) % _CYCLE for version in row.version.split()]
 

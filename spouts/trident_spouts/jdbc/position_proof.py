@@ -1,4 +1,4 @@
-"""The proof in a position: the Place (identity of table and server), and the last rows read.
+"""The proof in a position: the identity of table and server, and the last rows read.
 
 The next plan compares both.
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.relation import literal, quoted
 from trident_spouts.jdbc.source import Opened
-from trident_spouts.jdbc.table_identity import Place, place_from
+from trident_spouts.jdbc.table_identity import TableIdentity, place_from
 
 LAST_ROWS = 16
 """The number of rows that a proof holds."""
@@ -44,9 +44,9 @@ class Row(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """The Place as of a batch, and the last rows of the batch."""
+    """The identity of the table as of a batch, and the last rows of the batch."""
 
-    place: Place
+    place: TableIdentity
     finished: int
     """The number of a transaction. All transactions with smaller numbers had ended when the rows were read."""
     fields: tuple[str, ...]
@@ -95,7 +95,7 @@ class LastRows:
                 self._behind = f"(select left(md5(string_agg(o::text, ' ' order by o::text)), 12) {where})"
                 self._table = origin.table
 
-    def up_to(self, session: Session, place: Place, to: str | None) -> Proof:
+    def up_to(self, session: Session, place: TableIdentity, to: str | None) -> Proof:
         """Return the proof for a position at `to`."""
         finished = int(session.one("select txid_snapshot_xmin(txid_current_snapshot())")[0])
         rows: list[Row] = []

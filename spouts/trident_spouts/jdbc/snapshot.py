@@ -8,7 +8,7 @@ from trident_spouts.jdbc.database import ONE_MOMENT, Database, Session
 from trident_spouts.jdbc.losses import Losses
 from trident_spouts.jdbc.pages import Page, pages_behind, pages_sql
 from trident_spouts.jdbc.plan import Plan, page_rows
-from trident_spouts.jdbc.position_check import History
+from trident_spouts.jdbc.position_check import PositionCheck
 from trident_spouts.jdbc.position_proof import LastRows, Proof
 from trident_spouts.jdbc.source import JdbcSource, Opened, opened
 
@@ -23,7 +23,7 @@ class SnapshotPlanner:
         self._database, self._source, self._opened = database, source, description
         self._column = description.column
         self._last_rows = LastRows(description)
-        self._history = History(description.column, description.origin, self._last_rows)
+        self._history = PositionCheck(description.column, description.origin, self._last_rows)
         self._losses = Losses(source.source.name, source.on_data_loss)
         self._pages: tuple[Page, ...] | None = None
         self._proof: Proof | None = None

@@ -14,7 +14,7 @@ from trident_spouts.jdbc.growing_column import in_utc
 from trident_spouts.jdbc.losses import OnDataLoss
 from trident_spouts.jdbc.order_column import OrderColumn, order_column
 from trident_spouts.jdbc.relation import Relation, Source, look_up
-from trident_spouts.jdbc.table_identity import Place, place_of
+from trident_spouts.jdbc.table_identity import TableIdentity, place_of
 
 LATEST = "latest"
 
@@ -51,8 +51,8 @@ class Opened(NamedTuple):
     origin: Origin
     query_digest: str | None
 
-    def place(self, session: Session) -> Place:
-        """Return the Place. This transaction must have read the source before."""
+    def place(self, session: Session) -> TableIdentity:
+        """Return the identity of the table. This transaction must have read the source before."""
         return place_of(session, self.origin, self.query_digest)
 
 

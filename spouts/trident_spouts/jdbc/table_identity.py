@@ -50,7 +50,7 @@ class SequenceAt(NamedTuple):
         return None if self.last is None else self.last + increment * self.called
 
 
-class Place(NamedTuple):
+class TableIdentity(NamedTuple):
     """The server and the table at one moment. The log keeps it with each batch."""
 
     system: str | None
@@ -90,18 +90,21 @@ class Place(NamedTuple):
         return tuple(sequence[:2] for sequence in self.sequences)
 
     def logged(self) -> list[Any]:
-        """Return the Place as JSON."""
+        """Return the identity as JSON."""
         return list(self)
 
 
-def place_from(stored: list[Any]) -> Place:
-    """Return the Place in a record of the log."""
+def place_from(stored: list[Any]) -> TableIdentity:
+    """Return the identity in a record of the log."""
     *rest, files, sequences = stored
-    return Place._make((*rest, tuple(map(tuple, files)), tuple(SequenceAt(*each) for each in sequences)))
+    return TableIdentity._make((*rest, tuple(map(tuple, files)), tuple(SequenceAt(*each) for each in sequences)))
 
 
-def place_of(session: Session, origin: Origin, query: str | None) -> Place:
-    """Return the Place. This transaction must have read the source before, because its locks name the views."""
+def place_of(session: Session, origin: Origin, query: str | None) -> TableIdentity:
+    """Return the identity of the table.
+
+    This transaction must have read the source before, because its locks name the views.
+    """
     files: list[Any] = []
     if origin.table is not None:
         members = members_sql(origin.table)
@@ -109,7 +112,9 @@ def place_of(session: Session, origin: Origin, query: str | None) -> Place:
             f"select oid::bigint, pg_relation_filenode(oid)::bigint from pg_class where oid in ({members}) order by oid"
         )
     sequences = tuple(_sequence_at(session, each) for each in origin.sequences)
-    return Place._make((system_of(session), *session.one(_SERVER), query, origin.table, tuple(files), sequences))
+    return TableIdentity._make(
+        (system_of(session), *session.one(_SERVER), query, origin.table, tuple(files), sequences)
+    )
 
 
 # The server checks the right to call a function even if the query does not call it. So each function has a separate

@@ -24,7 +24,7 @@ _MANY = 40
 _WAIT = 5.0
 
 
-class Upkeep:
+class Maintenance:
     """Keeps the numbers of files and versions of a table small. Batches wait for it only if it falls behind."""
 
     def __init__(self, table: StateTable, compactor: Compactor, cleaner: Cleaner, where: str) -> None:

@@ -25,7 +25,7 @@ from trident_state.delta.compaction import Compactor
 from trident_state.delta.data_files import DataFile
 from trident_state.delta.entry_counts import count_entries
 from trident_state.delta.folding import WHOLE, rows_kind
-from trident_state.delta.maintenance import Upkeep
+from trident_state.delta.maintenance import Maintenance
 from trident_state.delta.past_files import MissingFileError
 from trident_state.delta.past_reads import PastReads
 from trident_state.delta.range_reads import RangeReads
@@ -97,7 +97,7 @@ class DeltaStore:
         cleaner = Cleaner(beside, self._reads.past, keep, lambda: self._lease)
         self._ranges = RangeReads(self._reads, shape.entries)
         self._tagger = Tagger(StateTable(folder, self._where), self._reads.past, self._tagged, self._where)
-        self.upkeep = Upkeep(beside, compactor, cleaner, self._where)
+        self.upkeep = Maintenance(beside, compactor, cleaner, self._where)
         self._writing = threading.RLock()
         self._lease: Lease | None = None
         self._incarnation: Incarnation | None = None

@@ -12,7 +12,7 @@ from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.auto.choice import EngineChoice, Size
-from trident.compiler.auto.deferred_spark import SparkLater
+from trident.compiler.auto.deferred_spark import DeferredSpark
 from trident.compiler.auto.engine import AutoEngine
 from trident.compiler.engine import Slot
 from trident.compiler.program import Group, Stage
@@ -59,7 +59,7 @@ def counting(batches: list[list[str]]) -> TridentTopology:
     return topology
 
 
-def started(topology: TridentTopology, later: SparkLater, tuples: int = 10**6, **options: Any) -> RunningTopology:
+def started(topology: TridentTopology, later: DeferredSpark, tuples: int = 10**6, **options: Any) -> RunningTopology:
     options = start_options(topology, options)
     return start_on(lambda settings: AutoEngine(later, EngineChoice(tuples, 10**9), True), topology, **options)
 
@@ -68,8 +68,8 @@ def engines_of(running: RunningTopology) -> list[str]:
     return [event["engine"] for event in running.recentProgress if event["event"] == "committed"]
 
 
-def later(make: Callable[[], Any]) -> SparkLater:
-    return SparkLater(make)
+def later(make: Callable[[], Any]) -> DeferredSpark:
+    return DeferredSpark(make)
 
 
 def test_small_batches_need_no_spark_and_say_where_they_ran(tmp_path: Path) -> None:

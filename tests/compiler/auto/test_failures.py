@@ -11,7 +11,7 @@ from tests.compiler.auto.test_engine import Other, counting, engines_of, later, 
 from trident import Count, MapGet, TridentTopology, expr
 from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.auto.choice import EngineChoice, Size
-from trident.compiler.auto.deferred_spark import SparkLater
+from trident.compiler.auto.deferred_spark import DeferredSpark
 from trident.compiler.auto.engine import AutoEngine
 from trident.compiler.program import Group
 from trident.errors import AttemptCancelledError, BatchFailedError, SparkSetupError, UserCodeError
@@ -201,7 +201,7 @@ def test_spark_comes_up_at_once_for_a_step_outside_the_stages_that_only_spark_ca
     else:
         words.bestEffort().each("word", expr("upper(word)"), "upper string").peek("upper", print)
     monkeypatch.setattr(engines, "is_at_hand", lambda spark: False)
-    monkeypatch.setattr(SparkLater, "begin", lambda self, reason: why.append(reason))
+    monkeypatch.setattr(DeferredSpark, "begin", lambda self, reason: why.append(reason))
     with topology.start(engine="auto", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
     assert why and why[0].endswith("can only run on Spark")

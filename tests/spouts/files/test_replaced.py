@@ -27,7 +27,7 @@ from trident_spouts.emission import UnionEmission
 from trident_spouts.files import executor as executor_module
 from trident_spouts.files import line_reader
 from trident_spouts.files.line_reader import LinesEmission, ShareReader
-from trident_spouts.files.local_storage import LocalPlace
+from trident_spouts.files.local_storage import LocalStorage
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.parquet_reader import GroupReader, RowGroups
 from trident_spouts.files.storage import ListedFile
@@ -134,7 +134,7 @@ def test_a_file_that_is_rotated_while_the_folder_is_listed_is_found_by_a_second_
 ) -> None:
     whole, listings = executor_module.list_files, list[int]()
 
-    def without_the_renamed_one(place: LocalPlace, *options: Any) -> list[ListedFile]:
+    def without_the_renamed_one(place: LocalStorage, *options: Any) -> list[ListedFile]:
         listings.append(len(listings))
         found = whole(place)
         return [file for file in found if file.name != "app.log.1"] if len(listings) == 2 else found

@@ -16,7 +16,7 @@ from trident.errors import SourceUnreadableError, SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident.testing import SpoutContract
 from trident_spouts.files import spout as spout_module
-from trident_spouts.files.hdfs_storage import ArrowPlace
+from trident_spouts.files.hdfs_storage import HdfsStorage
 
 ATTEMPT = TransactionAttempt(1, 0)
 LINES = [f"line{at:04}" for at in range(400)]
@@ -24,7 +24,7 @@ LINES = [f"line{at:04}" for at in range(400)]
 
 @pytest.fixture(autouse=True)
 def _through_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spout_module, "place_of", lambda path, storage: ArrowPlace.at(f"file://{path}"))
+    monkeypatch.setattr(spout_module, "place_of", lambda path, storage: HdfsStorage.at(f"file://{path}"))
 
 
 def write(path: Path, lines: list[str]) -> None:
@@ -104,7 +104,7 @@ def test_hdfs_without_hadoop_says_what_to_set() -> None:
     with pytest.raises(
         SourceUnreadableError, match=r"cannot open hdfs://127.0.0.1:1: .* set JAVA_HOME, HADOOP_HOME and"
     ):
-        ArrowPlace.at("hdfs://127.0.0.1:1/none")
+        HdfsStorage.at("hdfs://127.0.0.1:1/none")
 
 
 class Reader:

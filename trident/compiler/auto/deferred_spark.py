@@ -16,7 +16,7 @@ _LOOK = 0.05
 """Seconds between two checks whether the work that waits for Spark was cancelled."""
 
 
-class SparkLater:
+class DeferredSpark:
     """A Spark engine that `make` creates in a thread. `session`: whether it needs no new JVM. Thread-safe."""
 
     def __init__(self, make: Callable[[], Engine], session: bool = False) -> None:

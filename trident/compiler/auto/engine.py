@@ -21,7 +21,7 @@ from trident.base.errors import AttemptCancelledError, SparkSetupError, SpoutErr
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.auto.choice import EngineChoice, Side, Size
-from trident.compiler.auto.deferred_spark import SparkLater
+from trident.compiler.auto.deferred_spark import DeferredSpark
 from trident.compiler.carrier_choice import CarrierPlan
 from trident.compiler.engine import Answer, Engine, Frames, Puts, Slot
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
@@ -51,7 +51,7 @@ class AutoEngine(Engine):
 
     name: EngineName = "auto"
 
-    def __init__(self, spark: SparkLater, choice: EngineChoice, files: bool, ledger: bool = False) -> None:
+    def __init__(self, spark: DeferredSpark, choice: EngineChoice, files: bool, ledger: bool = False) -> None:
         self._spark, self._choice = spark, choice
         self._embedded = ArrowEngine(ledger)
         self._puts = _LaterPuts(spark) if files else None
@@ -82,7 +82,7 @@ class AutoEngine(Engine):
 class AutoSlot:
     """A slot for one batch at a time: a slot of each engine. The one on Spark is created when it is first needed."""
 
-    def __init__(self, group: Group, embedded: ArrowEngine, spark: SparkLater, choice: EngineChoice) -> None:
+    def __init__(self, group: Group, embedded: ArrowEngine, spark: DeferredSpark, choice: EngineChoice) -> None:
         self._group, self._spark, self._choice = group, spark, choice
         carriers = CarrierPlan(group)
         self._only_spark = {
@@ -228,7 +228,7 @@ def _lacks_memory(error: BaseException | None) -> bool:
 class _LaterFrames:
     """The maker of DataFrames of an engine that may not be running yet."""
 
-    def __init__(self, spark: SparkLater) -> None:
+    def __init__(self, spark: DeferredSpark) -> None:
         self._spark = spark
         self._made: Frames | None = None
 
@@ -259,7 +259,7 @@ class _LaterFrames:
 class _LaterPuts:
     """The puts by workers of an engine that may not be running yet. A state that only executors write starts it."""
 
-    def __init__(self, spark: SparkLater) -> None:
+    def __init__(self, spark: DeferredSpark) -> None:
         self._spark = spark
 
     @property

@@ -69,7 +69,7 @@ class _Plan:
         return rows if all(counter.value() == count for counter in self.counters) else None
 
 
-class KeptPlans:
+class CachedPlans:
     """The kept plans of one slot. `layouts` are those of its stages, by their numbers."""
 
     def __init__(self, session: SparkSession, layouts: Mapping[int, StageLayout]) -> None:
@@ -124,7 +124,7 @@ class KeptPlans:
 class PlanUse:
     """The use of a kept plan by one batch: `again` executes it; otherwise `entering` and `keep` make it."""
 
-    _plans: KeptPlans
+    _plans: CachedPlans
     _entry: _Entry
     _node: Node
     _table: pa.Table

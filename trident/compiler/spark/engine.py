@@ -24,7 +24,7 @@ from trident.compiler.columns.kernels import in_sql
 from trident.compiler.engine import Answer, Slot
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.program import Group, RequestPlan, Stage
-from trident.compiler.spark.cached_plans import KeptPlans, PlanUse
+from trident.compiler.spark.cached_plans import CachedPlans, PlanUse
 from trident.compiler.spark.connect_sessions import use
 from trident.compiler.spark.errors import stopped_error, translated
 from trident.compiler.spark.executor_reach import ReachedStores
@@ -185,7 +185,7 @@ class SparkSlot:
         self._in_sql = {number for number, plain in self._layouts.items() if any(map(in_sql, plain.nodes))}
         """The numbers of the stages with functions that Spark runs as SQL."""
         self._learned: Learned = {}
-        self._plans = KeptPlans(session, self._layouts)
+        self._plans = CachedPlans(session, self._layouts)
         self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group.skips)
         self._catching: dict[tuple[int, frozenset[int]], StageLayout] = {}
         self._running = threading.Event()
