@@ -83,6 +83,14 @@ def words_by(window: Any, aggregator: Any, fed: FeederBatchSpout, seen: list[lis
     return topology
 
 
+def feed_after(running: Any, clock: SetClock, after: float, fed: FeederBatchSpout, word: str) -> None:
+    """Move the clock, then feed a tuple. The tuple is in no batch that looked at the clock before."""
+    clock.now += after
+    running.processAllAvailable(timeout=60)
+    fed.feed([word])
+    running.processAllAvailable(timeout=60)
+
+
 @pytest.mark.parametrize("aggregator", [CollectList(), Words()], ids=["combiner", "reducer"])
 @pytest.mark.parametrize("ahead", [3600.0, YEAR], ids=["an hour", "a year"])
 def test_windows_by_batch_time_go_on_after_a_clock_that_was_ahead(
@@ -93,19 +101,14 @@ def test_windows_by_batch_time_go_on_after_a_clock_that_was_ahead(
     options: dict[str, Any] = {"name": "t", "checkpointLocation": tmp_path, "clock": clock}
     window = TumblingDurationWindow("1 minute")
 
-    def feed(running: Any, word: str, after: float) -> None:
-        clock.now += after
-        fed.feed([word])
-        running.processAllAvailable(timeout=60)
-
     with start_local(words_by(window, aggregator, fed, seen), **options) as running:
-        feed(running, "a", 5)
-        feed(running, "wrong", ahead)
-        feed(running, "b", -ahead)
-        feed(running, "c", 40)
+        feed_after(running, clock, 5, fed, "a")
+        feed_after(running, clock, ahead, fed, "wrong")
+        feed_after(running, clock, -ahead, fed, "b")
+        feed_after(running, clock, 40, fed, "c")
     with start_local(words_by(window, aggregator, fed, seen), **options) as running:
-        feed(running, "d", 40)
-        feed(running, "e", 70)
+        feed_after(running, clock, 40, fed, "d")
+        feed_after(running, clock, 70, fed, "e")
         clock.now += 60  # no tuple comes: the window still closes
         running.processAllAvailable(timeout=60)
     assert seen == [["a"], ["wrong", "b", "c"], ["d"], ["e"]]
@@ -117,9 +120,7 @@ def test_a_clock_that_goes_back_by_less_than_a_window_moves_no_window(tmp_path: 
     topology = words_by(TumblingDurationWindow("1 minute"), CollectList(), fed, seen)
     with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
         for word, after in [("a", 10), ("b", 45), ("c", -50), ("d", 54), ("e", 2)]:
-            clock.now += after
-            fed.feed([word])
-            running.processAllAvailable(timeout=60)
+            feed_after(running, clock, after, fed, word)
     assert seen == [["a", "b", "c", "d"]]
 
 
@@ -132,9 +133,7 @@ def test_windows_by_batch_time_after_a_clock_that_was_behind_are_those_of_the_ri
     topology = words_by(SlidingDurationWindow("1 minute", "20 seconds"), CollectList(), fed, seen)
     with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
         for word, after in [("a", 5), ("b", 5 - behind), ("c", 5 + behind), ("d", 10), ("e", 50)]:
-            clock.now += after
-            fed.feed([word])
-            running.processAllAvailable(timeout=60)
+            feed_after(running, clock, after, fed, word)
     assert seen == [["a", "b", "c"], ["a", "b", "c", "d"], ["a", "b", "c", "d"]]
 
 

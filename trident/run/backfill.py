@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from trident.base.crash_points import reach
 from trident.base.durable_files import make_folder
-from trident.base.errors import BatchFailedError, LogError, SpoutError
+from trident.base.errors import BatchFailedError, SpoutError
 from trident.compiler.program import Program
 from trident.compiler.stages import cut_nodes
 from trident.configuration.settings import Settings
@@ -214,14 +214,15 @@ class Backfill:
     def fill(self, pending: Pending) -> dict[str, pa.Table]:
         """Return the contents of the states as of these positions, which no driver advances any more.
 
-        Raises LogError if the topology was restored to a savepoint meanwhile: the run may have later tuples.
+        If a state was born since the run began, the run begins again: the topology may have been restored to a
+        savepoint, and the run may have later tuples. A driver that founded its states in the meantime looks the same.
         """
         with contextlib.closing(self._open_log(self._settings)) as log:
-            if _epochs_of_births(log) != self._births:
-                raise LogError(
-                    f"topology {self._settings.name!r} was restored to a savepoint, or a state was dropped, while this "
-                    f"start filled the states {', '.join(sorted(pending))}: start again"
-                )
+            if (births := _epochs_of_births(log)) != self._births:
+                text = "topology %r was restored, or states came or went, during the backfill of %s, which begins again"
+                logger.warning(text, self._settings.name, ", ".join(sorted(pending)))
+                self.done()
+                self._births = births
         run = self._read_up_to(pending)
         return {name: _content(run, name) for name in pending}
 
