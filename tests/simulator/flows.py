@@ -21,7 +21,7 @@ from trident.plan.topology_protocol import TopologyPlan
 
 FLOWS = {
     **{"one": 25, "two": 20, "stages": 30, "query": 10, "merged": 10, "distinct": 5},
-    **{"recent": 6, "table": 8, "several": 8, "stateful": 5},
+    **{"recent": 6, "table": 8, "bootstrap": 4, "several": 8, "stateful": 5},
     **{"sessions": 8, "sessions late": 3},
     **{"interval inner": 2, "interval left": 2, "interval right": 2, "interval full": 6},
     **{"window join inner": 3, "window join full": 5},
@@ -88,7 +88,7 @@ class Flow(Shape):
 @cache
 def topology(flow: str) -> TridentTopology:
     made = TridentTopology()
-    verbs.MADE[flow](lambda name: made.newStream(name, FromWorld(name)), made)
+    verbs.MADE[flow](lambda name, **more: made.newStream(name, FromWorld(name), **more), made)
     return made
 
 

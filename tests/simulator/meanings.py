@@ -686,6 +686,7 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     **{flow: partial(_words, more=more) for flow, more in WORDS.items()},
     "recent": _recent,
     "table": _table,
+    "bootstrap": _table,
     "several": _several,
     "stateful": _stateful,
     "sessions": partial(_sessions, with_late=False),

@@ -7,6 +7,7 @@ several aggregates in one state.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -57,7 +58,7 @@ WORDS = {
 }
 """The programs of counts and sums, and what each has beside counts."""
 
-Streams = Callable[[str], Any]
+Streams = Callable[..., Any]
 """Makes a stream of this name."""
 
 
@@ -97,10 +98,10 @@ def _recent(stream: Streams, topology: TridentTopology) -> None:
     _summed(recent.late(), "late")
 
 
-def _table(stream: Streams, topology: TridentTopology) -> None:
+def _table(stream: Streams, topology: TridentTopology, *, bootstrap: bool = False) -> None:
     """latest: the last tuple of each word. newest: the one with the greatest score. joined: what the other stream's
     tuples found in latest, or nothing; own: what the table's own tuples found."""
-    numbers = stream(NUMBERS).each("seq", checksum, "check long")
+    numbers = stream(NUMBERS, bootstrap=bootstrap).each("seq", checksum, "check long")
     latest = numbers.toTable("word", InWorld("latest"), name="latest")
     scored = numbers.each("seq", score, "score long")
     scored.toTable("word", InWorld("newest"), valueFields="seq, score", orderBy="score", name="newest")
@@ -491,6 +492,7 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     **{flow: _words(*more) for flow, more in WORDS.items()},
     "recent": _recent,
     "table": _table,
+    "bootstrap": partial(_table, bootstrap=True),
     "several": _several,
     "stateful": _stateful,
     "sessions": _sessions(with_late=False),
@@ -509,7 +511,7 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
 """The programs, by the names of their flows."""
 
 
-_OF_TWO = ("table", "merged", "interval", "window join", "backfill", "before")
+_OF_TWO = ("table", "bootstrap", "merged", "interval", "window join", "backfill", "before")
 
 
 def streams_of(flow: str) -> tuple[str, ...]:

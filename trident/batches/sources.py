@@ -4,7 +4,7 @@ import inspect
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -17,6 +17,7 @@ from trident.base.errors import SpoutContractError
 from trident.base.log_fields import RunLogger
 from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.batches.batch_sizes import Amount, BatchSizes
+from trident.batches.bootstrapping import Bootstrapping
 from trident.log.group_records import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
@@ -72,6 +73,9 @@ class Sources:
         """The reasons of streams that had no rows at the last plan. Only the thread that plans uses it."""
         self._logger = RunLogger(logger, **calls.fields)
         self._nodes = {node.stream: node for node in spouts}
+        self._bootstrapping = Bootstrapping(spouts)
+        self._succeeded = 0
+        """The last txid that `success` has reported."""
         self._sites = {node.stream: _sites(node.spout) for node in spouts}
         self._executors: dict[str, SpoutExecutor] = {}
         self._lock = threading.Lock()
@@ -138,23 +142,34 @@ class Sources:
     ) -> BatchPlan | None:
         """Return the plan of the batch; None if no spout has rows.
 
-        `kept`: the plan of an earlier attempt. Spouts that replay exactly keep their part of it. This call sets
-        `waits_for`: the reasons of spouts that gave nothing although their sources are not empty.
+        `kept`: the plan of an earlier attempt. Spouts that replay exactly keep their part of it. Streams that wait for
+        others (`bootstrap=True`) have nothing. This call sets `waits_for`: the reasons of spouts that gave nothing
+        although their sources are not empty.
         """
-        plan: BatchPlan = {}
-        asked: dict[str, Future[tuple[Metadata, str | None]]] = {}
-        for stream, executor in self._executors.items():
-            if kept is not None and stream in kept and not self._opaque(stream):
-                plan[stream] = kept[stream]
-            else:
-                position, budget, tries = previous.get(stream), self.sizes.budget(stream), attempt.attempt
-                work = partial(_plan, executor, attempt, position, time, budget)
-                asked[stream] = self._submit(stream, _shown(executor.plan, (attempt,)), work, tries)
-        answers = {stream: answer.result() for stream, answer in asked.items()}
+        replayed = kept or {}
+        plan: BatchPlan = {each: replayed[each] for each in self._nodes if each in replayed and not self._opaque(each)}
+        ask = partial(self._ask, attempt, previous, time)
+        answers = ask(self._nodes.keys() - plan.keys() - self._bootstrapping.waiting.keys())
+        if self._bootstrapping.waiting:
+            empty = {stream for stream, answer in answers.items() if answer == (None, None)}
+            answers |= ask(self._bootstrapping.end(attempt.txid, self._succeeded, empty) - plan.keys())
         plan |= {stream: self._json(stream, metadata) for stream, (metadata, _) in answers.items()}
-        waits = [f"stream {stream!r}: {reason}" for stream, (_, reason) in answers.items() if reason is not None]
+        reasons = {stream: reason for stream, (_, reason) in answers.items()} | self._bootstrapping.waiting
+        waits = [f"stream {stream!r}: {reason}" for stream, reason in reasons.items() if reason is not None]
         self.waits_for = "; ".join(waits) or None
-        return None if all(metadata is None for metadata in plan.values()) else plan
+        return None if all(metadata is None for metadata in plan.values()) else self.no_tuples | plan
+
+    def _ask(
+        self, attempt: TransactionAttempt, previous: Positions, time: float, streams: Set[str]
+    ) -> dict[str, tuple[Metadata, str | None]]:
+        """Return what the spouts of these streams plan, and the reasons of those that wait."""
+        asked = dict[str, Future[tuple[Metadata, str | None]]]()
+        for stream in self._nodes:
+            if stream in streams:
+                executor, budget = self._executors[stream], self.sizes.budget(stream)
+                work = partial(_plan, executor, attempt, previous.get(stream), time, budget)
+                asked[stream] = self._submit(stream, _shown(executor.plan, (attempt,)), work, attempt.attempt)
+        return {stream: answer.result() for stream, answer in asked.items()}
 
     @property
     def no_tuples(self) -> BatchPlan:
@@ -231,6 +246,7 @@ class Sources:
         ]
         for call in calls:
             call.exception()
+        self._succeeded = txid
 
     def fail(self, attempt: TransactionAttempt, error: BaseException) -> None:
         """Tell the spouts that the attempt failed. Spouts that accept a reason get `error`.

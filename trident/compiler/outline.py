@@ -23,7 +23,7 @@ from trident.plan.nodes import Merge, Node, Sink, StateSpec, StateStep, StateWri
 
 _NOT_SHAPE = {
     *("step", "site", "function_site", "source", "sources", "onError"),
-    *("path", "storage", "partitions", "kafka", "jdbc", "delta", "formerly", "anew"),
+    *("path", "storage", "partitions", "kafka", "jdbc", "delta", "formerly", "anew", "bootstrap"),
 }
 """Fields of nodes that are not part of a node's shape, because they do not change which tuples flow where."""
 

@@ -84,13 +84,14 @@ class SpoutSource(Node):
     """The tuples of a spout's batch.
 
     `formerly` is the name that the stream had in earlier programs. With `anew`, the stream may begin at the start of
-    its source if the log has no position for it.
+    its source if the log has no position for it. With `bootstrap`, the other streams of its group begin after its end.
     """
 
     stream: str
     spout: Spout
     formerly: str | None = None
     anew: bool = False
+    bootstrap: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

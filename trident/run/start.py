@@ -20,6 +20,7 @@ from trident.base.run_facts import RunFacts
 from trident.base.user_config import UserConfig
 from trident.base.verb_call import user_level
 from trident.batches.attempt_slots import Slots
+from trident.batches.bootstrapping import without_effect
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import GroupContext, RunContext
 from trident.batches.sources import Sources
@@ -458,6 +459,7 @@ def _warn(context: RunContext) -> None:
             "debug=: nothing is logged, because the logger 'trident.debug' is not enabled for INFO; write "
             "logging.basicConfig(level=logging.INFO). running.debugOutput has the latest tuples in any case"
         )
+    warned += without_effect(begun.program.groups)
     warned += left_behind(begun.program.groups, begun.stores, settings.hints)
     for text in dict.fromkeys(warned):
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())

@@ -31,7 +31,13 @@ class SourceVerbs(Drawable):
     _register: Register
 
     def newStream(
-        self, name: str, spout: "Spout | UserContract", *, formerly: str | None = None, anew: bool = False
+        self,
+        name: str,
+        spout: "Spout | UserContract",
+        *,
+        formerly: str | None = None,
+        anew: bool = False,
+        bootstrap: bool = False,
     ) -> Stream:
         """Begin a stream with the batches of a spout.
 
@@ -55,6 +61,12 @@ class SourceVerbs(Drawable):
             disappear in the same start. Remove `anew` after the first start. If the log already has the stream with
             this source, the stream continues, with a warning that `anew` has no effect; but the next rename would read
             the source again.
+        bootstrap : bool
+            Read this stream to its end before streams without `bootstrap` begin that share its batches, for example
+            because they look up its `toTable` by `joinTable`. The end is reached once the source has no more tuples and
+            all that it gave are committed. After a restart the stream is read to its end again first. The source must
+            have an end: while it has tuples for every batch, the other streams wait. Meaning: a bootstrap stream of
+            Apache Samza.
 
         Raises
         ------
@@ -68,7 +80,7 @@ class SourceVerbs(Drawable):
         >>> TridentTopology().newStream("orders", FixedBatchSpout("id long", [[1]]), formerly="sales")
         Stream(orders/0:newStream(FixedBatchSpout): id bigint)
         """
-        node, step = self._source("newStream", name, spout, formerly, anew)
+        node, step = self._source("newStream", name, spout, formerly, anew, bootstrap)
         if streams := streams_of(node):
             listed = ", ".join(each for each, _ in streams)
             raise step.wrong(f"the spout declares several streams ({listed}); call newStreams(name, spout)")
@@ -76,7 +88,13 @@ class SourceVerbs(Drawable):
         return Stream(self._register, node, name)
 
     def newStreams(
-        self, name: str, spout: RichSpout, *, formerly: str | None = None, anew: bool = False
+        self,
+        name: str,
+        spout: RichSpout,
+        *,
+        formerly: str | None = None,
+        anew: bool = False,
+        bootstrap: bool = False,
     ) -> SplitStreams[Stream]:
         """Begin the named streams of one spout: a RichSpout with a dict as `outputFields`.
 
@@ -89,7 +107,7 @@ class SourceVerbs(Drawable):
             The source's name, under which the log keeps its position; each stream is called ``name.stream``.
         spout : RichSpout
             A source of messages; `Collector.emit` names the stream of each tuple.
-        formerly, anew
+        formerly, anew, bootstrap
             As for `newStream`.
 
         Returns
@@ -110,7 +128,7 @@ class SourceVerbs(Drawable):
         >>> shop.orders
         Stream(shop.orders/0:orders: id bigint, price double)
         """
-        node, step = self._source("newStreams", name, spout, formerly, anew)
+        node, step = self._source("newStreams", name, spout, formerly, anew, bootstrap)
         if not streams_of(node):
             raise step.wrong(
                 "the spout declares one stream; call newStream(name, spout), or declare several in the spout: "
@@ -121,7 +139,7 @@ class SourceVerbs(Drawable):
         return SplitStreams(Stream(self._register, node, name), node, streams)
 
     def _source(
-        self, verb: str, name: str, spout: "Spout | UserContract", formerly: str | None, anew: bool
+        self, verb: str, name: str, spout: "Spout | UserContract", formerly: str | None, anew: bool, bootstrap: bool
     ) -> tuple[SpoutSource, Step]:
         """Read the arguments of a call that begins with a spout. Return its node, which is not yet in the plan."""
         self._register.begin_call()
@@ -136,7 +154,9 @@ class SourceVerbs(Drawable):
             raise step.error(type(error), str(error)) from None
         if formerly is not None:
             name_of("a stream", formerly, step)
-        return SpoutSource(name, adapted, formerly, anew, step=label, site=step.called, schema=adapted.schema), step
+        return SpoutSource(
+            name, adapted, formerly, anew, bootstrap, step=label, site=step.called, schema=adapted.schema
+        ), step
 
     def newDRPCStream(self, function: str, arguments: OutputsLike = "args string") -> Stream:
         """Begin a stream of the requests to a DRPC function. A request's arguments are one tuple.

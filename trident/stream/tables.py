@@ -130,7 +130,8 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         joinType : str
             "inner" (default): a tuple with a key that the state does not hold is dropped. "left": such a tuple is kept,
             and the new fields are null. A table that a stream fills is empty in the first batch, so "inner" drops the
-            first tuples; ``toTable(initialState=)`` fills the table beforehand.
+            first tuples, unless that stream goes first (``newStream(bootstrap=True)``) or ``toTable(initialState=)``
+            fills the table beforehand.
         outputFields : str or list of str, optional
             Names for the new fields. Needed if the stream has a field of the same name.
 
