@@ -94,11 +94,16 @@ def expected(total: int) -> dict[str, dict[str, Any]]:
 
 
 def check_counts(total: int, counts: dict[str, Any]) -> None:
-    """Check the counts and sums of the fork, whose values before the savepoint became 1000 for each record."""
+    """Check the counts and sums of the fork, whose values before the savepoint became 1000 for each record.
+
+    The first batches may have no record of some words yet.
+    """
+    before = 0
     for word, (n, given) in counts.items():
         seqs = [seq for seq in range(total) if word_of(seq) == word]
         assert n == len(seqs)
-        assert given in [1000 * old + sum(seqs[old:]) for old in range(1, n)]
+        before += {1000 * old + sum(seqs[old:]): old for old in range(n)}[given]
+    assert before
 
 
 def run(step: str, redis: str, where: Path, log: Any = None) -> dict[str, dict[str, Any]]:
