@@ -134,7 +134,7 @@ def _field(part: str) -> tuple[str, Decoder | None]:
 
 
 def _end_of_quoted(part: str) -> int:
-    """Return the place after the backtick that ends a name; two backticks within it are one of the name."""
+    """Return the position after the backtick that ends a name. A doubled backtick within it stands for one."""
     at = 1
     while part[at] != "`" or part[at : at + 2] == "``":
         at += 2 if part[at] == "`" else 1

@@ -50,7 +50,9 @@ def _in_utf8(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise CastError(f"a text is not UTF-8 ({error}), as only a column of binary may be") from None
+            raise CastError(
+                f"a text is not UTF-8 ({error}); only a column of type binary may hold such bytes"
+            ) from None
     return column
 
 

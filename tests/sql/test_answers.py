@@ -148,7 +148,7 @@ def test_states_that_differ_only_in_case() -> None:
         feeder.feed([(1,)])
         running.processAllAvailable()
         assert running.sql("select n from Counts").collect() == [(1,)]
-        with pytest.raises(SqlError, match="'counts' names 2 states that differ only in case"):
+        with pytest.raises(SqlError, match="the states Counts, counts, which SQL cannot distinguish"):
             running.sql("select * from counts, Counts")
         with pytest.raises(StateError, match="no state 'COUNTS'"):
             running.sql("select * from COUNTS")

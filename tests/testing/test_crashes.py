@@ -52,7 +52,7 @@ def test_run_through_starts_again_after_each_crash_and_raises_what_else_fails(tm
     topology = counting(FixedBatchSpout("word string", WORDS))  # type: ignore[arg-type]
     with crash_at("freeze.after"), run_through(topology, checkpointLocation=tmp_path, timeout=30) as running:
         assert counts(running) == COUNTS
-    with pytest.raises(ValueError, match="give a start with a CRASH a checkpointLocation="), crash_at("freeze.after"):
+    with pytest.raises(ValueError, match="pass checkpointLocation= .or log=. to a start"), crash_at("freeze.after"):
         run_through(topology)
 
 

@@ -146,7 +146,7 @@ def test_a_crash_may_stand_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_crash_without_a_checkpoint_is_refused() -> None:
-    with pytest.raises(ValueError, match="give a start with a CRASH a checkpointLocation="):
+    with pytest.raises(ValueError, match="pass checkpointLocation= .or log=. to a start"):
         start_local(counting(TestSource("word string", [CRASH, ["a"]])))
 
 

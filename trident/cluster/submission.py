@@ -243,8 +243,8 @@ def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> No
         return
     if master is not None and master.startswith("sc://"):
         raise TopologyError(
-            f"--master {master}: Spark Connect keeps code per session, but a run creates sessions; name the "
-            f"cluster's master"
+            f"--master {master}: Spark Connect keeps uploaded code per session, and a run creates sessions of its own, "
+            f"which would lack the program's code; name the cluster's master instead"
         )
     if master is None or (master.startswith("local") and not master.startswith("local-cluster")):
         _check_local(master, confs)

@@ -96,7 +96,7 @@ class CarrierPlan:
         self._choices: dict[tuple[Verb, Node], Choice] = {}
 
     def choice(self, verb: Verb, step: Node) -> Choice:
-        """Return the choice for one piece of work on `step`: to write, update or query its state, or to carry it on."""
+        """Return who writes, updates or queries the state of `step`, or passes its tuples on to a later stage."""
         if (verb, step) not in self._choices:
             self._choices[verb, step] = self._chosen(verb, step)
         return self._choices[verb, step]

@@ -143,7 +143,8 @@ def _unscaled(value: str | bytes, scale: int) -> decimal.Decimal:
         digits = value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
     except (binascii.Error, TypeError) as error:
         raise _UnreadError(
-            f"got {value!r}, which is not base64 ({error}): does the connector use decimals='string'?"
+            f"got {value!r}, which is not base64 ({error}); if the connector has decimal.handling.mode=string, write "
+            f"decimals='string'"
         ) from None
     return decimal.Decimal(int.from_bytes(digits, "big", signed=True)).scaleb(-scale, _EXACT)
 

@@ -119,7 +119,8 @@ class TopologyTags:
         if len(txids) > 1 and isinstance(asOf, int):
             raise StateError(
                 f"asOf={asOf}: the states belong to the batch groups {', '.join(sorted(txids))}, each of which counts "
-                f"its own txids; give a time, such as asOf='2026-11-26 09:00', or the states of one group: states="
+                f"its own txids; give a time, such as asOf='2026-11-26 09:00', or name "
+                f"only states of one group in states="
             )
         return txids
 

@@ -475,7 +475,7 @@ def _is_in_log(name: str, birth: Birth, group: Group, log: TransactionLog) -> bo
 
 
 def _check_begins(node: StateWriter, birth: Birth | None, settings: Settings) -> None:
-    """Raise StateError if the program gives a content to a state that has already begun without one."""
+    """Raise StateError if the program has `initialState=` or `backfill=True` for a state that began otherwise."""
     name, option = node.state.name, unused_beginning(node.state, birth)
     if option is not None:
         assert birth is not None

@@ -83,9 +83,10 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
         if spout.formerly in {other.stream for other in spouts}:
             raise TopologyError(
                 f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r} is also a stream of this topology. "
-                f"If it has had that name since an earlier start, remove formerly=: it is no longer needed. If the two "
-                f"streams exchange names now, rename only one stream at each start: first {spout.stream!r}, then the "
-                f"other; to swap two names, use a third name in between"
+                f"If it has had that name since an earlier start, remove formerly=: it is no longer needed. If another "
+                f"stream takes over that name now, make two starts: first rename the stream to {spout.stream!r}, and "
+                f"only in the next start give {spout.formerly!r} to the other one. If two streams swap names, "
+                f"rename one of them to a third name first"
             )
         old = known.streams.get(spout.formerly or "")
         if spout.formerly is None or old is None:

@@ -19,7 +19,7 @@ class Alarm:
         self._alarms, self.due, self.call = alarms, due, call
 
     def cancel(self) -> None:
-        """Do not call the function. A second cancellation, or one after the call, does nothing."""
+        """Cancel the alarm, so that its function is not called. Does nothing after the call, or the second time."""
         self._alarms.forget(self)
 
 

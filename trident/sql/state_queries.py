@@ -1,7 +1,6 @@
 """SQL over the states of a topology: ``running.sql``, ``openTopology(...).sql``, ``POST /sql``."""
 
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -121,9 +120,12 @@ class StateQueries:
                     f"no state {table.name!r}{did_you_mean(table.name, self._states)}; the states are {known}"
                 )
             found.setdefault(name, []).append(table)
-        for name, times in Counter(name.lower() for name in found).items():
-            if times > 1:
-                raise SqlNotAllowedError(f"{name!r} names {times} states that differ only in case: name one of them")
+        same = [name for name in found if sum(name.lower() == other.lower() for other in found) > 1]
+        if same:
+            raise SqlNotAllowedError(
+                f"the query names the states {', '.join(sorted(same))}, which SQL cannot distinguish, because it "
+                f"ignores case; query only one of them"
+            )
         if len(found) > duckdb_worker.MOST_FILES:
             raise SqlNotAllowedError(
                 f"the query names {len(found)} states; at most {duckdb_worker.MOST_FILES} are allowed"

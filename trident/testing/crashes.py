@@ -127,8 +127,8 @@ def crash_options(crashes: bool, options: Mapping[str, Any]) -> dict[str, Any]:
     checkpoint, log = options.get("checkpointLocation"), options.get("log")
     if checkpoint is None and log is None:
         raise ValueError(
-            "a topology without a log cannot continue after a crash: give a start with a CRASH a "
-            "checkpointLocation= (or log=)"
+            "a topology without a log cannot continue after a crash: pass checkpointLocation= (or log=) to a start "
+            "that is to crash, by a CRASH in its source or by crash_at"
         )
     return {**options, "log": _MortalLogFactory(checkpoint, log)}
 

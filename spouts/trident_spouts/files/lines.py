@@ -52,7 +52,7 @@ def line_start(file: BinaryIO, position: int, end: int) -> int:
 
 
 def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
-    """Return the byte after the last newline between `start` and `end`; `start` if there is no newline."""
+    """Return the offset after the last newline between `start` and `end`; `start` if there is no newline."""
     at = end
     while at > start:
         block_start = max(start, at - _SCAN)

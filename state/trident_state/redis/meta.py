@@ -92,7 +92,9 @@ class Meta(msgspec.Struct, frozen=True):
             lease = None if self.epoch is None or self.token is None else Lease(int(self.epoch), self.token)
             return GroupStatus(lease, _number(self.marker), self._begun)
         except ValueError:
-            raise StateCorruptError(f"{where}: the txids in its meta hash are not numbers. {RESTORE}") from None
+            raise StateCorruptError(
+                f"{where}: the txid or the epoch in its meta hash is not a number. {RESTORE}"
+            ) from None
 
     def incarnation(self, where: str) -> Incarnation | None:
         """Return the incarnation of the state to which the group belongs; None if the group is gone.

@@ -69,7 +69,7 @@ MORE = "+hget +hgetall +hexists"
         ({"kind": "odd"}, StateCorruptError, "lacks a field, or holds an invalid one"),
         ({"values": "pickle"}, StateCorruptError, "lacks a field, or holds an invalid one"),
         ({"buckets": "-1"}, StateCorruptError, "is not valid"),
-        ({"marker": "x"}, StateCorruptError, "are not numbers"),
+        ({"marker": "x"}, StateCorruptError, "is not a number"),
         ({"fingerprint": "__import__('os')"}, StateShapeError, "cannot parse the stored types .* from character 0 on"),
     ],
 )

@@ -62,5 +62,8 @@ def _not_empty(name: str, pattern: object) -> Pattern:
     """Return a pattern that matches at least one character: Java and Python treat empty matches differently."""
     asked = asked_pattern(name, pattern)
     if asked.shortest == 0:
-        raise TopologyError(f"{name}: {brief(pattern)} may match nothing; write a pattern that matches a character")
+        raise TopologyError(
+            f"{name}: {brief(pattern)} can match the empty text; write a pattern that "
+            f"always matches at least one character"
+        )
     return asked

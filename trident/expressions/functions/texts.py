@@ -146,7 +146,9 @@ def split_part(text: object, separator: object, part: int) -> ColumnExpression:
 
 
 def substring(text: object, start: object, length: object) -> ColumnExpression:
-    """Return `length` characters of a text from the position `start`, from 1; negative: from the end.
+    """Return `length` characters of a text, beginning at position `start`.
+
+    The first character has position 1. A negative position counts from the end.
 
     >>> substring("code", 1, 2)
     col('code').substr(1, 2)

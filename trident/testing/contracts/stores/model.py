@@ -87,7 +87,9 @@ def _refused(store: Store, setting: Setting, as_of: int) -> None:
         setting.read(store, range(14), as_of)
     except SnapshotMovedError:
         return
-    raise AssertionError(f"a read as of {as_of} was answered")
+    raise AssertionError(
+        f"a read as of txid {as_of} returned values, and must raise SnapshotMovedError: two later batches are committed"
+    )
 
 
 class ModelContract:
