@@ -152,3 +152,10 @@ def test_bootstrap_without_a_stream_that_waits_warns() -> None:
     place = r"alone/0:newStream\(TestSource\) \(.*test_bootstrapping.py:\d+\)"
     with pytest.warns(RuntimeWarning, match=place + ": bootstrap=True has no effect"), start_local(topology) as running:
         running.processAllAvailable(timeout=60)
+
+
+def test_explain_says_which_stream_goes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    topology, _ = named(TestSource(CUSTOMER, CUSTOMERS), TestSource(ORDER, ORDERS))
+    topology.explain()
+    kinds = [line.split("  ")[-1].strip() for line in capsys.readouterr().out.splitlines() if "newStream(" in line]
+    assert kinds == ["transactional, first to its end", "transactional"]

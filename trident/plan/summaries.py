@@ -11,6 +11,10 @@ def nothing(node: nodes.Node) -> str:
     return ""
 
 
+def of_spout(node: nodes.SpoutSource) -> str:
+    return f"{node.spout.kind.value}, first to its end" if node.bootstrap else node.spout.kind.value
+
+
 def of_inputs(node: nodes.Each | nodes.Filter | nodes.Split | nodes.PartitionPersist) -> str:
     return f"of {', '.join(node.inputs)}" if node.inputs != tuple(node.source.schema.names) else ""
 

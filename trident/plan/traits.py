@@ -162,7 +162,7 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         _never,
         reads.everything,
         _no_runner,
-        lambda node: node.spout.kind.value,
+        words.of_spout,
         needs_spark=lambda node: isinstance(node.spout, SparkOnlySpout) and node.spout.needs_spark,
     ),
     nodes.RequestSource: Traits("source", _never, reads.everything, _no_runner, words.nothing),
