@@ -19,11 +19,12 @@ from tests.access.small_topologies import Fed, Longest, counted, counting, every
 from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer, free_port
 from tests.support.wall import Wall
-from trident import Sum, TridentDataSource, TridentTopology, dropState, openState
+from trident import Count, Sum, TridentDataSource, TridentTopology, dropState, openState
 from trident.access.opened_state import FollowedStore
 from trident.errors import (
     LogError,
     StateClosedError,
+    StateEndedError,
     StateError,
     StateKeyError,
     StateKeyNotFoundError,
@@ -490,6 +491,40 @@ def test_a_server_that_fell_back_is_waited_for_and_never_shown(tmp_path: Path) -
             server.client.flushall()
             with pytest.raises(StateRecoveringError, match="a part of it is missing"):
                 counts["a"]
+
+
+@pytest.mark.parametrize(("kind", "isolation"), [("nonTransactional", "committed"), ("opaque", "latest")])
+def test_all_reads_of_latest_values_follow_the_driver(kind: str, isolation: Any, tmp_path: Path) -> None:
+    topology, words = TridentTopology(), FeederBatchSpout("word string")
+    counts = topology.newStream("words", words).groupBy("word")
+    counts.persistentAggregate(getattr(MemoryMapState, kind)(), Count(), "count", name="counts")
+    reads: list[Callable[[Any], object]] = [
+        lambda state: sorted(state.items()),
+        lambda state: state.toArrow().sort_by("word").to_pydict()["value"],
+        lambda state: [value for _, value in state.range("a", "z")],
+        lambda state: state.top(1),
+        len,
+        lambda state: state["a"],
+    ]
+    later = [[("a", 2), ("b", 1)], [2, 1], [2, 1], [("a", 2)], 2, 2]
+    with start_local(topology, name="wc", checkpointLocation=tmp_path) as running, contextlib.ExitStack() as stack:
+        words.feed(["a"], wait=True, timeout=60)
+        opened = [stack.enter_context(openState("wc", "counts", tmp_path, isolation=isolation)) for _ in reads]
+        for read, state in zip(reads, opened, strict=True):
+            read(state)
+        words.feed(["a", "b"], wait=True, timeout=60)
+        running.processAllAvailable(timeout=60)
+        assert [read(state) for read, state in zip(reads, opened, strict=True)] == later
+
+
+def test_a_reader_of_a_topology_that_was_reset_ends(tmp_path: Path) -> None:
+    counted(counting(fixed(["a"]), MemoryMapState.opaque()), checkpointLocation=tmp_path)
+    with openState("wc", "counts", tmp_path) as state:
+        assert state["a"] == 1
+        counting(fixed(["a"]), MemoryMapState.opaque()).reset("wc", tmp_path)
+        for _ in range(2):
+            with pytest.raises(StateEndedError, match="the topology was reset while the state was open"):
+                state["a"]
 
 
 def test_a_slower_thread_takes_no_newer_batch_of_another_thread_for_one_that_was_lost() -> None:

@@ -1,6 +1,7 @@
 """A restored topology counts each tuple since the savepoint once in its states, and sees no txid twice."""
 
 import functools
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -273,6 +274,32 @@ def test_readers_that_know_the_log_wait_for_the_restored_values(
     assert contents(words(OTHER, state()), "first", tmp_path) == {**SAVED, "owl": 2}
     with openState("first", "counts", tmp_path, **where) as held:
         assert dict(held.items()) == {**SAVED, "owl": 2}
+
+
+@pytest.mark.parametrize("kind", ["redis", "sqlite", "delta"])
+def test_readers_that_are_open_at_a_restore_notice_it(
+    kind: str, tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident.access.opened_state._LOOK_SECS", 0.0)
+    state = functools.partial(STATES[kind], shared_redis.url, tmp_path)
+    where: dict[str, Any] = {"url": shared_redis.url} if kind == "redis" else {"factory": state()}
+    save(words(state=state()), tmp_path)
+    contents(words(LATER, state()), "first", tmp_path)
+    with (
+        openState("first", "counts", tmp_path, **where) as held,
+        openState("first", "counts", tmp_path, **where, isolation="latest") as latest,
+        openTopology(words(state=state()), name="first", checkpointLocation=tmp_path) as opened,
+    ):
+        views: list[Any] = [held, latest, opened.state("counts")]
+        former = [(dict(view.items()), view["dog"]) for view in views]
+        assert former[0] == former[1] == former[2] and former[0][0] != SAVED
+        restoreTopology("first", "before", tmp_path)
+        reads: list[Callable[[Any], object]] = [lambda view: dict(view.items()), lambda view: view["dog"], len]
+        for view, read_once in itertools.product(views, reads):
+            with pytest.raises(
+                StateRecoveringError, match=r"was restored, .* as of txid 4, but its store is at txid 3"
+            ):
+                read_once(view)
 
 
 def test_an_output_of_changes_has_to_be_filled_again(tmp_path: Path) -> None:

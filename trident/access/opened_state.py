@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -91,21 +92,42 @@ class Followed(ReadableStore, Protocol):
         ...
 
 
+_LOOK_SECS = 1.0
+"""The seconds after which an open reader looks into the log again: reading the log takes longer than reading a key."""
+
+
 class FollowedStore:
     """A store on a server, or a store that a user wrote. The markers of its groups show which txid was committed.
 
-    If `incarnation` is given, no other incarnation of the state is read. `first` is the txid of the state's initial
-    content, according to the log; 0 if the state began empty, or there is no log. Until the store has the content,
-    every read raises StateRecoveringError: the store is empty, or has the values of an earlier incarnation of the
-    state.
+    If `incarnation` is given, no other incarnation of the state is read. `first_in_log` returns the txid of the state's
+    initial content, according to the log; 0 if the state began empty, or there is no log. Until the store has the
+    content, every read raises StateRecoveringError: the store is empty, or has the values of an earlier incarnation of
+    the state.
     """
 
-    def __init__(self, store: Store, name: str, incarnation: Incarnation | None = None, first: int = 0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        incarnation: Incarnation | None = None,
+        first_in_log: Callable[[], int] = lambda: 0,
+    ) -> None:
         bind_reads(store, incarnation)
-        self._store, self._name, self._last, self.first = store, name, -1, first
+        self._store, self._name, self._last = store, name, -1
+        self.first_in_log = first_in_log
+        self._first, self._look_again = 0, 0.0
         self.incarnation = incarnation
         self._lock = free_in_child(threading.Lock())
         self.read, self.close = store.read, store.close
+
+    @property
+    def first(self) -> int:
+        """The first txid as of which the state has values, at most `_LOOK_SECS` old: a restore changes it."""
+        now = monotonic()
+        if now >= self._look_again:
+            # The greater one, because a log that cannot be read now gives 0.
+            self._first, self._look_again = max(self._first, self.first_in_log()), now + _LOOK_SECS
+        return self._first
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         return self._scannable(asOf).scan(asOf, pageRows)
@@ -127,9 +149,10 @@ class FollowedStore:
         all_markers = [group.marker for group in self._store.groups_of()]
         markers = [marker for marker in all_markers if marker is not None]
         incomplete = len(markers) < len(all_markers)
-        if not incomplete and min(markers) < max(self.first, 0):
+        first = max(self.first, 0)
+        if not incomplete and min(markers) < first:
             raise StateRecoveringError(
-                f"state {self._name!r} was restored, or its shape was changed, as of txid {max(self.first, 0)}, but "
+                f"state {self._name!r} was restored, or its shape was changed, as of txid {first}, but "
                 f"its store is at txid {min(markers)}: its driver writes the new values when the topology next runs"
             )
         if incomplete or min(markers) < earlier:

@@ -190,8 +190,10 @@ def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLo
     except BaseException:
         store.close()
         raise
-    first = 0 if location is None else location.first_txid(topology, state)
-    return FollowedStore(store, state, report.incarnation, first)
+    followed = FollowedStore(store, state, report.incarnation)
+    if location is not None:
+        followed.first_in_log = partial(location.first_txid, topology, state)
+    return followed
 
 
 def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateShape, declared: StateKind) -> None:

@@ -145,10 +145,10 @@ def open_unread(
         if stored is None and location.has_memory_state(topology, state):
             return _open_in_memory(location, topology, state, aggregator, isolation, asOf)
         followed, fingerprint, kind = _on_server(location, stored, topology, state)
-        followed.first = location.first_txid(topology, state)
+        followed.first_in_log = partial(location.first_txid, topology, state)
     elif factory is not None:
         followed, fingerprint, kind = _in_own_store(factory, topology, state, location.owner)
-        followed.first = location.first_txid(topology, state)
+        followed.first_in_log = partial(location.first_txid, topology, state)
     else:
         return _open_in_memory(location, topology, state, aggregator, isolation, asOf)
     described = _described(state, kind, fingerprint, _known(fingerprint, state, aggregator))

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from trident.configuration.settings import STATES
 from trident.files.store import FileStore
 from trident.log.batch_digest import batch_digest, is_other_batch
 from trident.log.frozen_batches import FrozenBatches
-from trident.log.protocol import LogReading
+from trident.log.protocol import LogAbsentError, LogReading
 from trident.operations.aggregator_names import bundle_names
 from trident.reads.previous_reads import txid_before
 from trident_state.few_keys import Key
@@ -111,7 +112,7 @@ class MemoryReplica:
 
     def check(self) -> None:
         """Raise StateEndedError if the state was dropped, or if the log's batch is not the one that was applied."""
-        with self._lock:
+        with self._lock, self._with_log():
             self.reachable()
             self._check_history()
             self._read_manifest()
@@ -123,7 +124,7 @@ class MemoryReplica:
 
         The copy may get a later batch than `upTo` if it must begin again from a newer snapshot.
         """
-        with self._lock:
+        with self._lock, self._with_log():
             for _ in range(_TRIES):
                 with self._log.at_once():
                     error = self._advance(upTo)
@@ -164,7 +165,7 @@ class MemoryReplica:
 
     def newest(self) -> int:
         """Return the last txid that the log has committed, without making the copy."""
-        with self._lock:
+        with self._lock, self._with_log():
             return self.reachable()
 
     def reach(self, txid: int) -> int:
@@ -256,6 +257,17 @@ class MemoryReplica:
         self._marker, self._lease, self._ended = manifest.txid, manifest.lease, False
         self._digest = batch_digest(self._log, self._group, self._marker)
         return store
+
+    @contextmanager
+    def _with_log(self) -> Iterator[None]:
+        """Raise StateEndedError in place of LogAbsentError: the topology was reset, or its checkpoint deleted."""
+        try:
+            yield
+        except LogAbsentError as error:
+            raise StateEndedError(
+                f"state {self._state!r}: {error}: the topology was reset while the state was open; open the state "
+                f"again once the topology has run"
+            ) from error
 
     def _check_history(self) -> None:
         """Raise StateEndedError if the log was restored from a copy that is older than the batches read from it.

@@ -212,6 +212,7 @@ class _HeldSnapshot(Snapshot):
     def __init__(self, source: ReadSource, groups: Sequence[str], isolation: Isolation, reads: int | None) -> None:
         super().__init__(source, {}, isolation)
         self._groups, self._reads = groups, reads
+        self._followed = False
         self._lock = threading.Lock()  # the reading thread takes the holds; another thread may release a hanging read
         self._holds = ExitStack()
 
@@ -223,6 +224,16 @@ class _HeldSnapshot(Snapshot):
                 # txids, and fail if a store no longer has these values.
                 self._as_of = {group: self._holds.enter_context(self._source.between(group)) for group in self._groups}
             return self._as_of
+
+    def txid(self, state: str) -> int | None:
+        txid = super().txid(state)
+        if txid is None and not self._followed:
+            # Latest values hold no commit back. But a source with its driver in another process brings its copies up
+            # to date, and notices states that ended, when it is asked for its txid (guard "reads, latest values").
+            self._followed = True
+            for group in self._groups:
+                self._source.committed(group)
+        return txid
 
     @property
     def shown(self) -> str:
