@@ -1,5 +1,6 @@
 """LocalCluster: each call in each condition, racing calls, and what is left after a kill and a shutdown."""
 
+import _thread
 import os
 import subprocess
 import sys
@@ -90,6 +91,20 @@ def test_a_kill_waits_no_longer_than_it_says(cluster: LocalCluster) -> None:
     threading.Timer(0.5, gate.set).start()  # the stop waits for the call, but nothing of it is committed
     cluster.killTopology("wc", waitSecs=0.1)
     assert running.asOfTxid == {"lines": 0} and cluster.topologies == {}
+
+
+def test_a_kill_that_was_interrupted_can_be_repeated(cluster: LocalCluster) -> None:
+    gate = threading.Event()
+    running = cluster.submitTopology("wc", {}, counting([], lambda word: word if gate.wait(20) else word))
+    wait_until(lambda: "running" in running.status["groups"]["lines"]["inFlight"].values())
+    threading.Timer(0.3, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        cluster.killTopology("wc", waitSecs=60)
+    gate.set()
+    again = threading.Thread(target=cluster.killTopology, args=("wc", 20), daemon=True)
+    again.start()
+    again.join(20)
+    assert not again.is_alive() and cluster.topologies == {}
 
 
 def test_of_two_racing_submits_one_wins(cluster: LocalCluster) -> None:

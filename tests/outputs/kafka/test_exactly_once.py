@@ -155,6 +155,28 @@ def test_a_driver_that_was_taken_over_within_its_transaction_cannot_commit_it(
     later[0].close()
 
 
+def test_a_transaction_that_kafka_ended_while_the_driver_slept_is_written_again(tmp_path: Path, at_point: Any) -> None:
+    often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
+    feeder, topology = FeederBatchSpout("value string"), TridentTopology()
+    with KafkaBroker(tmp_path / "kafka", often) as own:
+        own.create("out", 2)
+        options = {"transaction.timeout.ms": 1000}
+        topology.newStream("numbers", feeder).writeKafka(own.servers, "out", options=options)
+        slept = list[list[bytes]]()
+
+        def sleep() -> None:
+            time.sleep(4)
+            slept.append(values(own, "out"))
+
+        with start_local(topology, name="t", checkpointLocation=tmp_path / "log") as running:
+            feeder.feed(["a", "b"], wait=True, timeout=60)
+            at_point("output.staged", sleep)
+            feeder.feed(["c", "d"])
+            running.processAllAvailable(timeout=60)
+            feeder.feed(["e"], wait=True, timeout=60)
+        assert slept == [[b"a", b"b"]] and values(own, "out") == [b"a", b"b", b"c", b"d", b"e"]
+
+
 # --- the record -----------------------------------------------------------------------------------------------------
 
 

@@ -47,6 +47,22 @@ FILES = {
 }
 
 
+@pytest.mark.parametrize("order", ["time", "name"])
+@pytest.mark.parametrize("glob", ["", "*", "**/*"])
+@pytest.mark.parametrize("format", [*FILES, "parquet"])
+def test_the_markers_of_folders_hold_no_tuples(objects: Objects, format: Any, glob: str, order: Any) -> None:
+    """Consoles and Hadoop make objects without a byte for folders; obstore names them without their slash."""
+    files = {"a.parquet": parquet_of(pa.table({"w": ["one"], "n": [1]}))} if format == "parquet" else FILES[format]
+    options: Any = {"format": format, "orderBy": order}
+    options |= {} if format == "text" else {"schema": "w string, n long"}
+    for name, data in files.items():
+        objects.put(name, data)
+    alone = table_of(objects.spout(glob, **options)).num_rows
+    for key in ("", "sub/", "sub_$folder$"):
+        objects.put(key, b"")
+    assert table_of(objects.spout(glob, **options)).num_rows == alone > 0
+
+
 @pytest.mark.parametrize("limit", [1, 1 << 20])
 @pytest.mark.parametrize("format", FILES)
 @pytest.mark.parametrize("suffix", ["", *PACK])
