@@ -2,6 +2,7 @@
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from trident.base.metrics import MetricsRegistry
 
@@ -15,6 +16,16 @@ def test_another_registry_of_prometheus_can_register_it() -> None:
     assert 'sold_total{shop="a"} 2.0' in text
     assert 'wait_seconds_bucket{le="0.005"} 1.0' in text and 'wait_seconds_bucket{le="0.0025"} 0.0' in text
     assert "_created" not in text, "times of creation would be two more series for each one"
+
+
+def test_no_label_and_no_help_text_leaves_its_place() -> None:
+    metrics, odd = MetricsRegistry(), ['a"} 1\nevil_total{x="', "back\\slash\n", "\u2028", "", "é\x00", "}"]
+    for number, label in enumerate(odd):
+        metrics.count("sold_total", 'Pieces "sold"\n# TYPE evil counter\nevil 1', number, shop=label)
+    all_metrics = CollectorRegistry()
+    all_metrics.register(metrics)
+    (family,) = text_string_to_metric_families(generate_latest(all_metrics).decode())
+    assert {sample.labels["shop"]: sample.value for sample in family.samples} == dict(zip(odd, range(6), strict=True))
 
 
 def test_a_collected_copy_does_not_change() -> None:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.server.conftest import Serving
+from tests.server.raw import connect, read
 from trident.server.limits import Limits
 
 
@@ -21,6 +22,30 @@ def test_a_deep_body_is_refused(serving: Serving, path: str, name: str, depth: i
         "DRPCArgumentError",
         "StateKeyError",
     )
+
+
+INNER = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+POST = b"POST /state/counts HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (POST + b"content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (POST + b"content-length: 0\r\ncontent-length: 45\r\n\r\n", 400),
+        (POST + b"transfer-encoding: xchunked\r\n\r\n", 400),
+        (POST + b"content-length: +45\r\n\r\n", 400),
+        (b"GET /state HTTP/1.1\r\nhost : 127.0.0.1\r\n\r\n", 400),
+    ],
+    ids=["length and chunks", "two lengths", "unknown coding", "length with a sign", "host with a blank"],
+)
+def test_what_two_parsers_read_in_two_ways_gets_one_answer(serving: Serving, text: bytes, status: int) -> None:
+    """Otherwise a proxy and the server may disagree about where the second request begins."""
+    with connect(serving.url) as connection:
+        connection.sendall(text + INNER)
+        answer = read(connection, idle=1.0)
+    assert answer.status == status
+    assert answer.body.count(b"HTTP/1.") == 0, "nothing of the body was answered as a request"
 
 
 def test_a_body_is_no_head_however_it_arrives(serving: Serving) -> None:

@@ -1,5 +1,7 @@
 """FileSpout(orderBy="name"): files in the order of their names, whatever copies did to their times."""
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,23 @@ def test_files_come_by_name_whatever_their_times(tmp_path: Path) -> None:
         write(tmp_path / name, f"{name}\n", at)
     assert drain(by_name(tmp_path)) == [["2013-01"], ["2013-02"], ["2013-10"]]
     assert drain(FileSpout(tmp_path, maxFilesPerBatch=1)) == [["2013-10"], ["2013-02"], ["2013-01"]]
+
+
+@pytest.mark.parametrize("order", ["name", "time"])
+def test_files_with_any_name_are_each_read_once(tmp_path: Path, order: Any) -> None:
+    texts = ["new\nline", "back\\slash", "emoji😀", "nfc\u00e9", "nfce\u0301", "quote'\"", "star*?[x]", "a b", "50%41"]
+    names = [*map(os.fsencode, texts), b"latin\xe9", b"#h", b"-rf", b"~h", b"A", b"a"]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, name in enumerate(names):
+        Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_text(f"{number}\n", encoding="utf-8")
+    spout, previous, read = FileSpout(folder, orderBy=order, maxFilesPerBatch=4), None, list[str]()
+    for _ in range(2):  # over a restart too
+        executor = spout.open()
+        while (plan := executor.plan(TransactionAttempt(1, 0), previous, 0.0)) is not None:
+            previous = json.loads(json.dumps(plan))
+            read += executor.emit(TransactionAttempt(1, 0), previous).arrow().column("line").to_pylist()
+    assert sorted(map(int, read)) == list(range(len(names)))
 
 
 def test_a_file_that_comes_later_under_an_earlier_name_is_read_too(tmp_path: Path) -> None:

@@ -82,6 +82,21 @@ def test_every_value_is_read_as_the_database_has_it(postgres: PostgresServer, ta
     executor.close()
 
 
+def test_a_relation_of_one_text_column_is_read_with_its_nulls(postgres: PostgresServer, table: str) -> None:
+    """In CSV, one null column is an empty line."""
+    values = [None, "", " ", "\\N", "\\.", '"', '""', ",", "\n", "\r\n", "\r", "a\nb", "NULL", 'a,b"c"', "'", None, ""]
+    postgres.run(
+        f"create table {table} (id bigserial primary key, v text)",
+        f"create view {table}_one as select id, v from {table}",
+    )
+    with postgres.connect() as session:
+        for value in values:
+            session.execute(f"insert into {table} (v) values (%s)", (value,))
+    executor = JdbcSpout(postgres.url, f"{table}_one", "v string", orderBy="id").open()
+    assert emitted(executor, planned_soon(executor)).arrow().column("v").to_pylist() == values
+    executor.close()
+
+
 def test_the_settings_of_the_database_change_no_value(postgres: PostgresServer, table: str) -> None:
     rows = filled(postgres, table)
     postgres.run(
