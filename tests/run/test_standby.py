@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 import trident
+from tests.support.kills import killed
 from tests.support.waiting import wait_until
 from trident import Count, TridentTopology
 from trident.base.attempt import Holder, Lease
 from trident.configuration.settings import Settings
-from trident.errors import FencedError, StandbyStoppedError, TopologyError
+from trident.errors import CodeChangedError, FencedError, StandbyStoppedError, TopologyError
 from trident.log.sqlite_log import SqliteLog
 from trident.recovery.lease_renewal import LeaseRenewal
 from trident.run.running import RunningTopology
@@ -277,3 +278,30 @@ def test_a_run_without_a_log_that_others_share_renews_nothing(tmp_path: Path) ->
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not renewing(), 2)
     assert not renewing()
+
+
+def test_a_standby_of_an_older_program_takes_no_log_with_a_batch_of_the_newer_one(tmp_path: Path) -> None:
+    """Only the newer program can commit its frozen batch."""
+
+    def counting(newer: bool) -> TridentTopology:
+        made = TridentTopology()
+        words = made.newStream("words", FixedBatchSpout("word string", [["a"], ["b"], ["a"]]))
+        words = words.each("word", str.upper, "word string", replace=True) if newer else words
+        words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="count")
+        return made
+
+    def run(newer: bool, **options: Any) -> dict[str, int]:
+        with start_local(counting(newer), name="t", checkpointLocation=tmp_path, **options) as running:
+            running.processAllAvailable(timeout=30)
+            return dict(running.state("count").items())
+
+    killed("freeze.after", lambda: run(newer=True, maxSpoutPending=1))
+    with contextlib.closing(SqliteLog(tmp_path / "t" / "log.sqlite", "t")) as log:
+        before = log.lease()
+    for _ in range(2):
+        with pytest.raises(CodeChangedError):
+            run(newer=False, standby=True)
+    with contextlib.closing(SqliteLog(tmp_path / "t" / "log.sqlite", "t")) as log:
+        after = log.lease()
+        assert before is not None and after is not None and after.epoch == before.epoch
+    assert run(newer=True) == {"A": 2, "B": 1}
