@@ -1,13 +1,17 @@
 """TLS: a server with a certificate, and one that asks its clients for theirs."""
 
 import asyncio
+import contextlib
+import ssl
 import subprocess
+import warnings
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tests.server.conftest import Serving
+from tests.server.raw import connect
 from trident import AsyncDRPCClient, DRPCClient
 from trident.cli.main import main
 from trident.errors import ServerUnavailableError, TopologyError
@@ -107,6 +111,25 @@ def test_who_has_a_certificate_of_the_clients_authority_needs_no_token(serving: 
                 pytest.raises(ServerUnavailableError, match="does not answer"),
             ):
                 client.execute("count", "dog")
+
+
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2])
+def test_only_present_versions_of_tls_are_spoken(serving: Serving, papers: Papers, newest: ssl.TLSVersion) -> None:
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    old.load_verify_locations(papers.ca)
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        old.minimum_version = old.maximum_version = newest
+    refused = contextlib.nullcontext() if newest is ssl.TLSVersion.TLSv1_2 else pytest.raises((ssl.SSLError, OSError))
+    with (
+        serving.running.serve(tls=TLS(*papers.server)) as server,
+        connect(server.url) as plain,
+        refused,
+        old.wrap_socket(plain, server_hostname="127.0.0.1") as spoken,
+    ):
+        spoken.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+        assert spoken.recv(12) == b"HTTP/1.1 200"
 
 
 def test_a_certificate_of_the_server_alone_lets_no_other_machine_ask(serving: Serving, papers: Papers) -> None:

@@ -63,6 +63,15 @@ def test_the_fields_are_those_that_the_topology_was_built_with(
     assert counts(start(topology)) == expected
 
 
+def test_a_folder_named_like_a_partition_changes_no_value_of_its_files(start: Any, tmp_path: Path) -> None:
+    for number, name in enumerate(["star*", "[x]", "{a,b}", "50%41", "k=v"]):
+        folder = tmp_path / "in" / f"page={number + 90}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"page": [number]}), folder / f"{name}.parquet")
+    spout = FileSpout(tmp_path / "in" / "*" / "*.parquet", format="parquet", schema="page long")
+    assert counts(start(counting(spout))) == dict.fromkeys(range(5), 1)
+
+
 def test_a_later_file_of_other_types_is_refused(start: Any, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     write(folder / "a.parquet", user=["ann"], page=["/home"])
