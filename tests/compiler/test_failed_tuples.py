@@ -64,7 +64,8 @@ def test_dead_letters_hold_the_whole_tuple_and_the_batch_goes_on(engine: Slots) 
     (table,) = [table for name, table in result.results.items() if name.endswith("~")]
     first = table.to_pylist()[0]
     assert first["stream"] == "s" and first["txid"] == 1 and first["attempt"] == 0
-    assert first["function"].startswith("number (test_failed_tuples.py:") and first["id"] == "000000000001.1.00000"
+    assert first["function"].startswith("number (test_failed_tuples.py:")
+    assert first["id"].startswith("000000000001.1.00000.")
 
 
 @pytest.mark.connect

@@ -711,6 +711,22 @@ GUARDS = [
         "tests/run/test_dead_letter_branches.py -k 'does_not_get_it_again or random_trees'",
     ),
     Guard(
+        "dead letters, their step",
+        "a dead letter enters the branch that has its step's label in a later program, and its own one lacks the tuple",
+        "trident/compiler/letter_marks.py",
+        "own = [label] if label in steps and (mark is None or self.leads_there(label, mark)) else []",
+        "mark, own = None, [label] if label in steps else []",
+        "tests/run/test_dead_letter_steps.py -k 'has_its_label or changed_places'",
+    ),
+    Guard(
+        "dead letters, one step instead of two",
+        "letters of two steps enter the one that replaced both, which counts their tuple twice",
+        "trident/compiler/letter_marks.py",
+        "marked_id(step, own) == marked_id(step, mark) and _call(step) == _call(label)",
+        "mark.leads <= own.leads and _call(step) == _call(label)",
+        "tests/run/test_dead_letter_steps.py -k 'replaces_two'",
+    ),
+    Guard(
         "streaming, older checkpoint",
         "Spark plans a batch again under a number that was counted, and its rows are left out",
         "spouts/trident_spouts/streaming_spout.py",

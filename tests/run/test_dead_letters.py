@@ -49,7 +49,7 @@ def test_dead_letters_are_a_state_that_is_asked_while_it_runs_and_afterwards(tmp
     running.stop()
     with openState("t", "deadLetters", tmp_path) as stopped:
         ((first, value), *others) = sorted(stopped.items())
-        assert first == "000000000001.1.00000" and value["error"] == "ValueError" and len(others) == 2
+        assert first.startswith("000000000001.1.00000.") and value["error"] == "ValueError" and len(others) == 2
 
 
 def test_the_oldest_letters_go_where_there_are_too_many(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_stream_of_dead_letters_is_one_like_any_other(tmp_path: Path) -> Non
     running = start(topology, tmp_path)
     assert running.state("n").value == 1
     assert dict(running.state("byError").items()) == {"ValueError": 2, "ZeroDivisionError": 1}
-    assert sorted((row["id"], row["step"]) for row in taken) == [
+    assert sorted((row["id"][:20], row["step"]) for row in taken) == [
         ("000000000001.1.00000", "lines/1:each(int)"),
         ("000000000001.1.00001", "lines/2:each(<lambda>)"),
         ("000000000002.1.00000", "lines/1:each(int)"),

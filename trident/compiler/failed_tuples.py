@@ -16,7 +16,8 @@ from trident.base.errors import TopologyError, UserFunctionError
 from trident.base.spark_types import arrow_schema
 from trident.compiler.columns.dead_letters import Caught, LetterRecord, Letters
 from trident.compiler.columns.kernels import work_of
-from trident.compiler.program import Output, Stage
+from trident.compiler.letter_marks import Mark, Marks, marked_id
+from trident.compiler.program import Group, Output, Stage
 from trident.frozen.results import StageResult
 from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.operations.error_policy import DeadLetter, OnError
@@ -64,15 +65,16 @@ RunCatching = Callable[[Mapping[int, Caught], Letters], StageResult]
 class Catcher:
     """The runner of the stages of one slot. It lets nodes with an error policy catch failed tuples.
 
-    `nodes` gives the nodes of each stage, by the stage's number; for `skips` see `policy_of`.
+    `nodes` gives the nodes of each stage of the `group`, by the stage's number.
     """
 
-    def __init__(self, nodes: Mapping[int, Sequence[Node]], skips: bool) -> None:
-        policies = {number: {node: policy_of(node, skips) for node in own} for number, own in nodes.items()}
+    def __init__(self, nodes: Mapping[int, Sequence[Node]], group: Group) -> None:
+        policies = {number: {node: policy_of(node, group.skips) for node in own} for number, own in nodes.items()}
         self._policies = {
             number: {node: policy for node, policy in own.items() if policy is not None}
             for number, own in policies.items()
         }
+        self._marks = Marks.of([group]).of_steps
         self._thorough_runs = 0
         """The number of coming runs that are thorough from the beginning."""
 
@@ -104,17 +106,22 @@ class Catcher:
             result = run_thoroughly(catching, letters)
             caught_any = bool(letters.dead or letters.skipped)
             self._thorough_runs = _THOROUGH_RUNS if caught_any else self._thorough_runs - 1
-        return _with_letters(result, letters, stage, attempt, nodes)
+        return _with_letters(result, letters, stage, attempt, nodes, self._marks)
 
 
 def _with_letters(
-    result: StageResult, letters: Letters, stage: Stage, attempt: TransactionAttempt, nodes: Sequence[Node]
+    result: StageResult,
+    letters: Letters,
+    stage: Stage,
+    attempt: TransactionAttempt,
+    nodes: Sequence[Node],
+    marks: Mapping[str, Mark],
 ) -> StageResult:
     """Return the result with the counts of skipped tuples, and a table for each output that has dead letters."""
     by_step: dict[str, list[LetterRecord]] = {}
     # Sorted, so that the ids do not depend on the order in which partitions report.
     for number, letter in enumerate(sorted(letters.dead, key=lambda letter: (letter["step"], letter["tuple"]))):
-        letter["id"] = f"{attempt.txid:012d}.{stage.number}.{number:05d}"
+        letter["id"] = marked_id(f"{attempt.txid:012d}.{stage.number}.{number:05d}", marks.get(letter["step"]))
         by_step.setdefault(letter["step"], []).append(letter)
     for node in nodes:
         _check_number(node, by_step.get(node.step, []))

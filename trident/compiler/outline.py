@@ -9,7 +9,7 @@ user must have named their branches.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
@@ -83,12 +83,7 @@ def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]], stage_of: Ca
     without names.
     """
     nodes = walk(*(step for *_, step in outputs))
-    indices, shapes = {id(node): at for at, node in enumerate(nodes)}, dict[int, str]()
-    for node in nodes:
-        sources = [shapes[id(each)] for each in sources_of(node)]
-        if isinstance(node, Merge) and not node.labels:
-            sources.sort()  # the order of a merge's streams has no meaning
-        shapes[id(node)] = _digest([type(node).__name__, *_shape(node), *sources])
+    indices, shapes = {id(node): at for at, node in enumerate(nodes)}, shapes_above(nodes, sources_of)
     leads, parts = _below(nodes, stage_of), list[Part]()
     places = dict[tuple[object, ...], Node]()
     for stage, name, schema, step in outputs:
@@ -100,6 +95,20 @@ def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]], stage_of: Ca
             raise _alike(other, step, below)
         parts.append(part)
     return Outline(tuple(parts), tuple(Step(_named(node), _shape_text(node)) for node in nodes))
+
+
+def shapes_above(nodes: Iterable[Node], sources_of: Callable[[Node], Iterable[Node]]) -> dict[int, str]:
+    """Return for each node (by id) a digest of the graph of the node and the steps above it.
+
+    Each of the `nodes` is after its sources. The digest has those that `sources_of` returns.
+    """
+    shapes = dict[int, str]()
+    for node in nodes:
+        sources = [shapes[id(each)] for each in sources_of(node)]
+        if isinstance(node, Merge) and not node.labels:
+            sources.sort()  # the order of a merge's streams has no meaning
+        shapes[id(node)] = _digest([type(node).__name__, *_shape(node), *sources])
+    return shapes
 
 
 def _shown(schema: pa.Schema) -> str:

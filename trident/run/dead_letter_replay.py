@@ -11,7 +11,9 @@ from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.base.names import brief, did_you_mean
 from trident.base.short_texts import raised
-from trident.plan.nodes import Node, SpoutSource
+from trident.compiler.letter_marks import Mark, Marks
+from trident.compiler.program import Group
+from trident.plan.nodes import SpoutSource
 from trident.reads.state_view import StateView
 from trident.spouts.dead_letters import Letter, Look, ReplaySpout
 
@@ -29,7 +31,7 @@ class Replay:
     """A call of `RunningTopology.replayDeadLetters`.
 
     `view` reads the letters' state, `committed` returns the last committed txid of the group that writes it. `into` is
-    the step before which letters enter if the program no longer has their step.
+    the step before which the letters enter; None means that each enters before its own step.
     """
 
     stream: str
@@ -38,8 +40,10 @@ class Replay:
     view: StateView
     committed: Callable[[], int]
 
-    def ask(self, nodes: Iterable[Node]) -> int:
+    def ask(self, groups: Sequence[Group]) -> int:
         """Request that the chosen letters re-enter, each directly before its step, and return their number.
+
+        `groups` are the batch groups of the program.
 
         Letters of an earlier request that is not committed yet are left to that request: of two callers one counts
         them, and with different `into` they re-enter once.
@@ -47,14 +51,19 @@ class Replay:
         Raises TopologyError if a letter cannot re-enter, or if `where` is not a function, and UserFunctionError if
         `where` raises. In these cases no letter re-enters.
         """
-        spouts = _replay_spouts(self.stream, nodes)
-        chosen: dict[str, list[Letter]] = {}
+        spouts = _replay_spouts(self.stream, (spout for group in groups for spout in group.spouts))
+        if self.into is not None and self.into not in spouts:
+            raise TopologyError(f"into={self.into!r}: {self._accepted(spouts)}{did_you_mean(self.into, spouts)}")
+        marks, chosen = Marks.of(groups), dict[str, list[Letter]]()
         with _ASKING:
             # Before the state is read, which may still have the letters of a request that is committed meanwhile.
             asked = frozenset[str]().union(*(spout.asked for spout in spouts.values()))
-            for letter in self._chosen():
-                if letter.id not in asked:
-                    chosen.setdefault(self._step_of(letter, spouts), []).append((letter.id, letter.tuple))
+            wanted = [letter for letter in self._chosen() if letter.id not in asked]
+            if self.into is not None:
+                _check_one_step(wanted, self.into, spouts, marks)
+            for letter in wanted:
+                step = self._step_of(letter, spouts, marks) if self.into is None else self.into
+                chosen.setdefault(step, []).append((letter.id, letter.tuple))
             for step, letters in chosen.items():  # all are checked before the first request
                 spouts[step].table(letters)
             return sum(spouts[step].ask(self._look(letters)) for step, letters in chosen.items())
@@ -71,21 +80,29 @@ class Replay:
             if (self.where is None or _wanted(letter, self.where)) and letter.stream == self.stream
         ]
 
-    def _step_of(self, letter: Row, spouts: Mapping[str, ReplaySpout]) -> str:
-        """Return the step before which a letter enters: the step on which its tuple failed, on any branch."""
-        if letter.step in spouts:
-            return str(letter.step)
-        accepted = f"dead letters of {self.stream!r} are replayed into {', '.join(spouts)}"
-        if self.into is None:
-            raise TopologyError(
-                f"dead letter {letter.id} comes from {letter.step}, but no step of the program has this label now; "
-                f"{accepted}. If one of them replaces it, on the same branch, name it: "
-                f"replayDeadLetters({self.stream!r}, into={next(iter(spouts))!r}). On another branch the tuple "
-                f"would count twice. Or exclude such letters with where="
-            )
-        if self.into not in spouts:
-            raise TopologyError(f"into={self.into!r}: {accepted}{did_you_mean(self.into, spouts)}")
-        return self.into
+    def _step_of(self, letter: Row, spouts: Mapping[str, ReplaySpout], marks: Marks) -> str:
+        """Return the step before which a letter enters: the step on which its tuple failed, on any branch.
+
+        That step may have another number now. Raises TopologyError if it cannot be recognised.
+        """
+        label, mark = str(letter.step), Mark.in_id(letter.id)
+        found = marks.may_be(label, mark, spouts)
+        if len(found) == 1:
+            return found[0]
+        leading = [step for step in spouts if mark is not None and marks.leads_there(step, mark)]
+        problem = "no step of the program has this label now"
+        if label in spouts:
+            problem = "the step that has this label now does not lead to the same states and outputs"
+        there = f"; to these states and outputs {' and '.join(leading)} may lead" if leading else ""
+        raise TopologyError(
+            f"dead letter {letter.id} comes from {label}, but {problem}; {self._accepted(spouts)}{there}. If one of "
+            f"them replaces it, on the same branch, name it: "
+            f"replayDeadLetters({self.stream!r}, into={[*leading, *spouts][0]!r}). On another branch the tuple "
+            f"would count twice. Or exclude such letters with where="
+        )
+
+    def _accepted(self, spouts: Iterable[str]) -> str:
+        return f"dead letters of {self.stream!r} are replayed into {', '.join(spouts)}"
 
     def _look(self, letters: Sequence[Letter]) -> Look:
         """Return a function that finds out which of the `letters` are still in the state.
@@ -109,13 +126,12 @@ class Replay:
         return as_of, [Row(id=row["id"], **row[table.column_names[-1]]) for row in rows]
 
 
-def _replay_spouts(stream: str, nodes: Iterable[Node]) -> dict[str, ReplaySpout]:
+def _replay_spouts(stream: str, sources: Iterable[SpoutSource]) -> dict[str, ReplaySpout]:
     """Return the spouts through which letters return into this stream, each by the step before which they enter.
 
     Raises TopologyError if the stream has no such spout.
     """
-    spouts = [node.spout for node in nodes if isinstance(node, SpoutSource)]
-    replays = [spout for spout in spouts if isinstance(spout, ReplaySpout)]
+    replays = [source.spout for source in sources if isinstance(source.spout, ReplaySpout)]
     streams = sorted({spout.stream for spout in replays})
     if stream not in streams:
         way_out = (
@@ -125,6 +141,30 @@ def _replay_spouts(stream: str, nodes: Iterable[Node]) -> dict[str, ReplaySpout]
         )
         raise TopologyError(f"no dead letters are replayed into {stream!r}{did_you_mean(stream, streams)}; {way_out}")
     return {spout.step: spout for spout in replays if spout.stream == stream}
+
+
+def _has_step(letter: Row, spouts: Mapping[str, ReplaySpout], marks: Marks) -> bool:
+    """Return whether the step with a letter's label is that of the letter."""
+    return marks.may_be(letter.step, Mark.in_id(letter.id), spouts) == [letter.step]
+
+
+def _check_one_step(letters: Sequence[Row], into: str, spouts: Mapping[str, ReplaySpout], marks: Marks) -> None:
+    """Raise TopologyError if the letters of one call with `into` come from several steps, and one of these is another.
+
+    A letter whose own step the program still has would then enter before the step that replaces another one.
+    """
+    own = {letter.id for letter in letters if _has_step(letter, spouts, marks)}
+    kept = next((letter for letter in letters if letter.id in own and letter.step != into), None)
+    if kept is None:
+        return
+    other = next((letter for letter in letters if letter.step != kept.step or letter.id not in own), None)
+    if other is not None:
+        raise TopologyError(
+            f"into={into!r}: the chosen letters come from several steps: {kept.id} from {kept.step}, which the program "
+            f"still has, and {other.id} from {other.step}{' of an earlier program' if other.id not in own else ''}. "
+            f"Choose with where=, by their step or txid, the letters that enter before {into}, and replay the others "
+            f"with another call"
+        )
 
 
 def _wanted(letter: Row, where: Where) -> bool:

@@ -494,22 +494,23 @@ class RunningTopology(Queryable, Controllable, Tagged):
         state : str
             The name that `deadLetterState` was given.
         into : str, optional
-            The label of the step before which letters enter if the program no longer has their step, because its
-            function was renamed or a step was inserted before it. It must be the step that replaced it, on the same
-            branch.
+            The label of the step before which all letters of this call enter. Omitted: each enters before the step from
+            which it comes. Needed if the program has no step that is recognised as this one, because its function was
+            renamed or a step was inserted before it. It must be the step that replaced it, on the same branch.
 
         Raises
         ------
         TopologyError
-            The stream is not replayable, the program no longer has a letter's step, or its tuple lacks a field that the
-            stream now has at that step.
+            The stream is not replayable, the program no longer has a letter's step, another step has its label, or its
+            tuple lacks a field that the stream now has at that step. Or `into` is given, and the letters come from
+            several steps of which the program still has one.
         UserFunctionError
             `where` raised an error. No letter is put back.
         """
         view = self.state(state)
         committed = partial(self._read_source.committed, self._read_source.group_of(state))
         replay = Replay(stream, where, into, view, committed)
-        letters = replay.ask(node for run in self._runs.values() for node in run.group.spouts)
+        letters = replay.ask([run.group for run in self._runs.values()])
         for run in self._runs.values():
             run.post(on.Woken())  # an idle group would not notice: the spout cannot wake it
         return letters

@@ -58,7 +58,7 @@ class ArrowSlot:
         self._group = group
         self._stages = {(stage.number, nothing): _compiled(stage, group) for stage in group.stages}
         nodes = {s.number: walk(*_ends(s), starts=set(map(id, s.inputs))) for s in group.stages}
-        self._catcher = Catcher(nodes, group.skips)
+        self._catcher = Catcher(nodes, group)
         self._cancelled = threading.Event()
 
     def run(

@@ -186,7 +186,7 @@ class SparkSlot:
         """The numbers of the stages with functions that Spark runs as SQL."""
         self._learned: Learned = {}
         self._plans = CachedPlans(session, self._layouts)
-        self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group.skips)
+        self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group)
         self._catching: dict[tuple[int, frozenset[int]], StageLayout] = {}
         self._running = threading.Event()
         self._cancelled = threading.Event()
