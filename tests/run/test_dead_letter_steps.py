@@ -176,7 +176,7 @@ def test_letters_are_refused_if_several_steps_may_be_theirs(gone: bool, tmp_path
         text = str(told.value)
         problem = "no step of the program has this label now" if gone else "the step that has this label now does not"
         assert len(steps) == 2 and "dead letter 000000000001.1.00000." in text and f"comes from {FIRST}, but" in text
-        assert problem in text and f"to these states and outputs {' and '.join(steps)} may lead" in text
+        assert problem in text and f"{' and '.join(steps)} may lead to these" in text
         assert f"replayDeadLetters('lines', into={steps[0]!r})" in text
         assert kept(running) == [FIRST, FIRST], "none comes back"
         assert running.replayDeadLetters("lines", into=steps[1]) == 2
@@ -211,7 +211,7 @@ def test_letters_are_refused_if_the_step_with_their_label_leads_to_more_and_anot
     failed(merged("-b"), tmp_path)
     with started(merged("b-"), tmp_path) as running:
         first, second = sorted({step for step in labels(running) if "each" in step})
-        with pytest.raises(TopologyError, match=re.escape(f"outputs {first} and {second} may lead")):
+        with pytest.raises(TopologyError, match=re.escape(f"{first} and {second} may lead to these")):
             running.replayDeadLetters("lines", lambda letter: letter.step == first)
         assert running.replayDeadLetters("lines", lambda letter: letter.step == first, into=second) == 2
         running.processAllAvailable(timeout=20)

@@ -93,7 +93,7 @@ class Replay:
         problem = "no step of the program has this label now"
         if label in spouts:
             problem = "the step that has this label now does not lead to the same states and outputs"
-        there = f"; to these states and outputs {' and '.join(leading)} may lead" if leading else ""
+        there = f"; {' and '.join(leading)} may lead to these" if leading else ""
         raise TopologyError(
             f"dead letter {letter.id} comes from {label}, but {problem}; {self._accepted(spouts)}{there}. If one of "
             f"them replaces it, on the same branch, name it: "
