@@ -59,7 +59,7 @@ def test_a_topology_goes_through_all_conditions(cluster: LocalCluster, tmp_path:
     wait_until(lambda: running.asOfTxid["lines"] > 2)
     cluster.killTopology("wc", waitSecs=10)
     assert cluster.topologies == {} and not running.isActive
-    wait_until(lambda: threads() == before, 5)
+    wait_until(lambda: threads() == before, 30)
     counted = running.asOfTxid["lines"]
     assert cluster.submitTopology("wc", {**conf, "active": False}, word_count()).asOfTxid == {"lines": counted}
     assert cluster.topologies == {"wc": "INACTIVE"}
