@@ -31,6 +31,16 @@ _NETWORK_SECS = 5.0
 """The seconds that a client waits longer than the server, so that the server's answer about a timeout arrives first."""
 _HEADERS = {"content-type": "application/json"}
 
+_EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 10, 62, 64
+"""OpenSSL's codes of certificates that are not trusted whatever their authority is (X509_V_ERR)."""
+_ELSEWHERE = "Use a host name or address that the server's certificate has"
+_WAYS_OUT = {
+    _EXPIRED: "The server needs a new certificate",
+    _OTHER_HOST: _ELSEWHERE,
+    _OTHER_ADDRESS: _ELSEWHERE,
+}
+_OTHER_WAY_OUT = "Pass the certificate of the authority that signed the server's: ca='ca.pem', or --ca in a shell"
+
 
 class Request(NamedTuple):
     """A request: its content, and the seconds for which the client waits for the answer.
@@ -258,21 +268,19 @@ class Conversation(Generic[RowsT]):
         It is raised at once for a request that may have changed something, because a repetition would fail by the
         effect of the first one, and for a certificate that is not trusted.
         """
-        if _distrusts(error):
-            raise ServerUnavailableError(
-                f"{self.url} is not trusted: {error}. Pass the certificate of the authority that signed the server's: "
-                f"ca='ca.pem', or --ca in a shell"
-            ) from error
+        if (distrust := _distrust(error)) is not None:
+            way_out = _WAYS_OUT.get(distrust.verify_code, _OTHER_WAY_OUT)
+            raise ServerUnavailableError(f"{self.url} is not trusted: {error}. {way_out}") from error
         if request is None or not request.writes or isinstance(error, self.httpx.ConnectError):
             return ServerUnavailableError(f"{self.url} does not answer: {error}")
         raise ServerUnavailableError(f"{self.url} does not answer: {error}; {request.writes}: see tags()") from error
 
 
-def _distrusts(error: BaseException | None) -> bool:
-    """Return whether a connection failed because of the server's certificate."""
+def _distrust(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """Return what made a connection fail if that was the server's certificate, otherwise None."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
-    return error is not None
+    return error
 
 
 def _past(asOf: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
 
 
 class Papers:
-    """Certificates in a folder: an authority of the server's, one of the clients', and a stranger."""
+    """Certificates in a folder: an authority of the server's, one of the clients', a stranger, and two that are old."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,6 +34,8 @@ class Papers:
         self.server = self._signed("server", "ca", "subjectAltName=IP:127.0.0.1")
         self.client = self._signed("client", "clients", "extendedKeyUsage=clientAuth")
         self.stranger = self._signed("stranger", "others", "extendedKeyUsage=clientAuth")
+        self.old_server = self._expired("old-server", "ca", "subjectAltName=IP:127.0.0.1")
+        self.old_client = self._expired("old-client", "clients", "extendedKeyUsage=clientAuth")
         self.ca, self.clients = str(folder / "ca.pem"), str(folder / "clients.pem")
 
     def _signed(self, name: str, authority: str, extension: str) -> tuple[str, str]:
@@ -52,6 +54,17 @@ class Papers:
             "basicConstraints=critical,CA:FALSE",
         )
         return str(self._folder / f"{name}.pem"), str(self._folder / f"{name}.key")
+
+    def _expired(self, name: str, authority: str, extension: str) -> tuple[str, str]:
+        """Return the files of a certificate that ended yesterday, and of its key."""
+        asked, wanted = self._folder / f"{name}.csr", self._folder / f"{name}.extensions"
+        made, key = str(self._folder / f"{name}.pem"), str(self._folder / f"{name}.key")
+        wanted.write_text(extension)
+        self._openssl("-new", *_CURVE, "-keyout", key, "-out", str(asked), "-subj", f"/CN={name}")
+        signer = (*self._files(authority, "-CAkey", "-CA"), "-CAcreateserial", "-extfile", str(wanted))
+        command = ["openssl", "x509", "-req", "-in", str(asked), "-days", "-1", "-out", made, *signer]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        return made, key
 
     def _files(self, name: str, key: str, cert: str) -> tuple[str, ...]:
         return key, str(self._folder / f"{name}.key"), cert, str(self._folder / f"{name}.pem")
@@ -89,6 +102,26 @@ def test_a_server_with_a_certificate_answers_those_who_trust_it(
             asyncio.run(ask())
 
 
+def test_a_certificate_that_has_expired_is_not_trusted_and_what_it_needs_is_told(
+    serving: Serving, papers: Papers
+) -> None:
+    with (
+        serving.running.serve(tls=TLS(*papers.old_server)) as server,
+        DRPCClient(server.url, ca=papers.ca) as client,
+        pytest.raises(ServerUnavailableError, match=r"certificate has expired.*\. The server needs a new certificate$"),
+    ):
+        client.execute("count", "dog")
+    with serving.running.serve(tls=TLS(*papers.server)) as server:
+        elsewhere = server.url.replace("127.0.0.1", "localhost")
+        with (
+            DRPCClient(elsewhere, ca=papers.ca) as client,
+            pytest.raises(
+                ServerUnavailableError, match=r"not valid for 'localhost'.*\. Use a host name or address that"
+            ),
+        ):
+            client.execute("count", "dog")
+
+
 def test_who_has_a_certificate_of_the_clients_authority_needs_no_token(serving: Serving, papers: Papers) -> None:
     tls = TLS(*papers.server, clientCA=papers.clients)
     # Other machines may ask: the certificates say who they are.
@@ -105,7 +138,7 @@ def test_who_has_a_certificate_of_the_clients_authority_needs_no_token(serving: 
         cert, key = papers.client
         asked = ["query", url, "count", "dog", "--ca", papers.ca, "--cert", cert, "--key", key]
         assert CliRunner().invoke(main, asked).output == '{"word": "dog", "count": 2}\n'
-        for shown in (None, papers.stranger):
+        for shown in (None, papers.stranger, papers.old_client):
             with (
                 DRPCClient(url, ca=papers.ca, cert=shown, timeout=0.5) as client,
                 pytest.raises(ServerUnavailableError, match="does not answer"),
