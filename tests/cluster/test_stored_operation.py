@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -260,6 +262,22 @@ def test_a_kill_that_was_interrupted_is_shown_and_is_done_by_whoever_comes_next(
     drive(home.find("wc"))
     assert shell(home, "kill", "other")[0] == 0
     assert conditions(home) == {}
+
+
+def test_a_process_that_has_the_id_of_a_dead_driver_is_nothing_to_anybody(home: Home) -> None:
+    stored(home, "wc")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        report = Report(number=0, condition="ACTIVE", host=socket.gethostname(), pid=other.pid)
+        home.find("wc").write("report.json", report)
+        line = line_of(home.find("wc"))
+        assert (line["condition"], line["driver"]) == ("DIED", None)
+        with home.find("wc").driving():  # as `trident resume` does
+            assert line_of(home.find("wc"))["condition"] == "STARTING"
+        code, text = shell(home, "kill", "wc", "--wait", "0")
+        assert (code, conditions(home)) == (0, {}), text
+        assert other.poll() is None
+        other.communicate(b"\n", 30)
+        assert other.returncode == 0
 
 
 def test_what_killed_submits_and_kills_left_behind_goes_with_the_next_one(home: Home) -> None:

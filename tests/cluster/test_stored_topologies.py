@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.stored import PROGRAM, ROOT, Stored, expected
+from tests.support.processes import stop
 from tests.support.server import free_port
 from tests.support.waiting import wait_until
 from trident.base.errors import (
@@ -23,6 +24,7 @@ from trident.base.errors import (
     TopologyNotFoundError,
     TridentError,
 )
+from trident.cli import lifecycle
 from trident.cluster import submission
 from trident.cluster.code_archive import digest, pack
 from trident.cluster.stored_driver import drive
@@ -115,6 +117,27 @@ def test_a_driver_that_lacks_a_module_of_the_program_says_how_to_submit_it(store
     stored.shell("kill", "wc")
     assert "topology 'wc' is ACTIVE" in stored.submit("--include", f"{beside}.py")
     stored.shell("kill", "wc")
+
+
+def test_a_driver_that_sleeps_is_not_left_behind_by_a_kill(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kill says that the driver is still there, and the driver ends when it wakes."""
+    stored.write()
+    stored.submit()
+    pid = stored.home.find("wc").driver()
+    assert pid
+    stop(pid)
+    monkeypatch.setattr(lifecycle, "_END_SECONDS", 0.2)
+    try:
+        assert "is still stopping; its log is" in stored.shell("kill", "wc", "--wait", "0", code=1)
+        assert stored.line()["condition"] == "KILLED"
+        assert "'wc' is KILLED: it can only be submitted again" in stored.shell("activate", "wc", code=1)
+        assert "has a topology 'wc'" in stored.submit(code=1)
+        assert stored.home.find("wc").driver() == pid
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: not stored.home.at("wc").folder.exists(), 30)
+    counts = stored.counted()
+    assert counts == expected(sum(counts.values()))
 
 
 @pytest.mark.soak

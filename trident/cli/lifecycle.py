@@ -149,7 +149,7 @@ def line_of(stored: StoredTopology) -> dict[str, Any]:
         driver, report = stored.driver(), stored.report()
         condition = _condition(report, driver)
         stored.submitted()
-        if driver is None and stored.is_killed():  # a kill was interrupted
+        if stored.is_killed():  # a kill was interrupted, or its driver has not noticed the kill
             condition = "KILLED"
     except (TridentError, OSError) as damage:
         condition, error = condition if driver else "DAMAGED", f"{type(damage).__name__}: {damage}"
