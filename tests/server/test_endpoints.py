@@ -101,6 +101,23 @@ def test_another_host_is_refused_at_every_door_but_the_probes(serving: Serving) 
         assert told == (200 if path in PROBES else 421), (method, path)
 
 
+def test_a_page_of_another_origin_opens_no_door(serving: Serving) -> None:
+    """A browser sends requests of these types for any page; for others it asks first, and it hides each answer."""
+    page = {"origin": "http://evil.example", "sec-fetch-site": "cross-site"}
+    asks_first = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    with httpx.Client(base_url=serving.url, headers=page, timeout=30) as browser:
+        for method, path in ALL:
+            with browser.stream(method, path) as answer:
+                assert not [name for name in answer.headers if name.startswith("access-control-")], (method, path)
+            told = browser.options(path, headers=asks_first)
+            assert told.status_code in (404, 405), path
+            assert not [name for name in told.headers if name.startswith("access-control-")], path
+            for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"):
+                if method == "POST":
+                    told = browser.post(path, content=b"{}", headers={"content-type": kind})
+                    assert told.status_code == 415, (path, kind)
+
+
 def test_every_door_counts_for_the_rate_of_its_address(serving: Serving) -> None:
     for method, path in ALL:
         with serving.running.serve(limits=Limits(requestsPerSec=0.01)) as server:

@@ -1,11 +1,20 @@
 """States over HTTP: keys, pages, top lists."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
 
 from tests.server.conftest import Serving
+from tests.server.raw import connect
+from tests.support.waiting import wait_until
 from trident.errors import ServerError, StateKeyError
+from trident.reads.committed_reads import ReadAbandoned
+from trident.reads.state_view import StateView
+from trident.server import state_pages
 from trident.server.state_pages import _cursor, _read_cursor
 
 
@@ -54,6 +63,58 @@ def test_pages_hold_each_entry_once(serving: Serving) -> None:
         pages = list(client.scan("counts", pageRows=10))
     assert [len(page) for page in pages] == [10, 10, 7]
     assert len({row.word for page in pages for row in page}) == 27
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times at which reads of whole states began. Each takes a while, and says that it took 0.2 s of the CPU."""
+    began: list[float] = []
+
+    def read(view: StateView) -> state_pages.Listing:
+        began.append(time.monotonic())
+        time.sleep(0.1)
+        return listed(view)._replace(seconds=0.2)
+
+    listed = state_pages.listed
+    monkeypatch.setattr(state_pages, "listed", read)
+    return began
+
+
+def test_all_pages_of_a_batch_are_of_one_read(serving: Serving, reads: list[float]) -> None:
+    with ThreadPoolExecutor(8) as clients:
+        pages = list(clients.map(serving.get, ["/state/counts?limit=1"] * 8))
+    (after,) = {page.json()["after"] for page in pages}
+    assert serving.get(f"/state/counts?limit=1&after={after}").json()["rows"] == [["dog", 2]]
+    assert len(reads) == 1
+
+
+def test_pages_of_a_large_state_leave_the_cpu_to_the_commits(
+    serving: Serving, reads: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_pages, "_LARGE", 2)
+    for number in range(3):  # each page is as of another batch, so it needs another read
+        serving.feed(f"word {number}")
+        assert serving.get("/state/counts?limit=1").json()["asOfTxid"] == {"words": number + 2}
+    assert all(later - former >= 0.4 for former, later in pairwise(reads)) and len(reads) == 3
+
+
+def test_the_read_of_a_page_ends_when_its_client_has_gone(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, ended = threading.Event(), list[BaseException]()
+
+    def endless(view: StateView) -> state_pages.Listing:
+        try:
+            while True:
+                view.toArrow()
+                reading.set()
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    monkeypatch.setattr(state_pages, "listed", endless)
+    with connect(serving.url) as client:
+        client.sendall(b"GET /state/counts?limit=1 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert reading.wait(20)
+    wait_until(lambda: [type(error) for error in ended] == [ReadAbandoned])
 
 
 def test_the_greatest(serving: Serving) -> None:
