@@ -224,7 +224,7 @@ def submitted(stored: Stored, program: str, **given: object) -> None:
         ({"hints": {"wrds": 3}}, TopologyError, "no batch group has a parallelismHint 'wrds'"),
         ({"options": {"engine": "storm"}}, TopologyError, "storm"),
         ({"master": "local[2]"}, TopologyError, "engine='embedded' runs without Spark"),
-        ({"options": {"engine": "spark"}, "master": "sc://host"}, TopologyError, "Spark Connect keeps uploaded code per"),
+        ({"options": {"engine": "spark"}, "master": "sc://host"}, TopologyError, "Spark Connect keeps uploaded code"),
         (
             {"options": {"engine": "spark"}, "confs": {"spark.executor.instances": "4"}},
             TopologyError,

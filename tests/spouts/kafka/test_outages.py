@@ -10,9 +10,18 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka import PASSWORD, KafkaBroker
 from trident import TridentTopology
+from trident.errors import BatchFailedError
 from trident.spouts import KafkaSpout
 from trident.testing import TestOutput
 from trident.testing.local import start_local
@@ -54,6 +63,31 @@ def test_a_topology_waits_for_a_broker_at_its_start(mortal: KafkaBroker, topic: 
     # The broker has another leader epoch now. A client that goes on with the former one is refused for minutes.
     for _ in range(3):
         assert former.ends([(topic, 0)]) == {(topic, 0): 20}
+
+
+def test_a_right_that_is_taken_away_stops_the_run_and_given_back_it_goes_on(
+    kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    kafka.send(kafka.create(topic), ["a"])
+    sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
+    spout = KafkaSpout(kafka.secured, topic, options={**sasl, "sasl.password": PASSWORD})
+    output, made = TestOutput(), TridentTopology()
+    made.newStream("letters", spout).foreachArrow(output)
+    rule = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:me", "*", AclOperation.READ)
+    told = "Topic authorization failed; the user needs the right to describe and to read the topics"
+    running = start_local(made, name="t", checkpointLocation=tmp_path, maxAttempts=2)
+    running.processAllAvailable(timeout=60)
+    for future in kafka.admin.create_acls([AclBinding(*rule, AclPermissionType.DENY)]).values():
+        future.result(30)
+    kafka.send(topic, ["b"])
+    with pytest.raises(BatchFailedError, match=told):
+        running.awaitTermination(60)
+    assert [row.value for row in output.rows] == [b"a"]
+    for future in kafka.admin.delete_acls([AclBindingFilter(*rule, AclPermissionType.DENY)]).values():
+        future.result(30)
+    with start_local(made, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+    assert sorted(row.value for row in output.rows) == [b"a", b"b"]
 
 
 class Undecided:
