@@ -17,7 +17,7 @@ from trident_spouts.kafka.offset_ranges import Epochs, Offsets, Topic
 from trident_spouts.kafka.options import Option
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
+    from confluent_kafka import KafkaError, KafkaException
 
 T = TypeVar("T")
 
@@ -209,7 +209,7 @@ class Cluster:
                     self.epochs[partition.topic, partition.partition] = answer.leader_epoch
             except self._kafka.KafkaException as error:
                 if every or len(silent) + 1 == len(wanted):
-                    raise
+                    raise self._reason(error, partition.topic) from None
                 silent.add(f"{partition.topic}-{partition.partition} ({error.args[0].str()})")
         if silent - self._silent:
             shown = ", ".join(sorted(silent)[:3])
@@ -218,6 +218,20 @@ class Cluster:
         if silent:
             self._admin = self._connected()
         return offsets
+
+    def _reason(self, error: "KafkaException", topic: str) -> "KafkaException":
+        """Return why a request for the offsets of a topic failed.
+
+        The client looks for the leaders of a topic that the user has no right to describe until the time is over.
+        """
+        if error.args[0].name() == "_TIMED_OUT":
+            asked = self._admin.describe_topics(self._kafka.TopicCollection([topic]), request_timeout=1.0)[topic]
+            try:
+                asked.result()
+            except self._kafka.KafkaException as refused:
+                if self._refusal(refused.args[0]):
+                    return refused  # type: ignore[no-any-return]
+        return error
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
